@@ -1,0 +1,67 @@
+# Every target sets up what it needs on a machine that has Python 3.11 or newer; a second call finds it done.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test engines lint types wheel clean chromium
+
+help:
+	@echo 'make demo    diagnose the shipped pairs: verdicts here, reports in demo/'
+	@echo 'make test    run the tests'
+	@echo 'make lint    ruff (rules and format) and the import contracts'
+	@echo 'make types   mypy, strict'
+	@echo 'make engines the tests that start real engines'
+	@echo 'make wheel   build dist/*.tar.gz and dist/*.whl'
+	@echo 'make clean   remove everything that these targets made'
+
+demo: $(VENV)/.base
+	$(BIN)/profiler demo --out demo
+
+test: $(VENV)/.dev chromium
+	$(BIN)/python -m pytest
+
+engines: $(VENV)/.dev
+	@# Status 5: no test carries the marker.
+	$(BIN)/python -m pytest -m engines || [ $$? -eq 5 ]
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+wheel: $(VENV)/.dev
+	rm -rf build dist
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Headless Chromium for the tests that open the report. Without it they are skipped, and pytest says so.
+chromium:
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) \
+	    >/dev/null || echo 'chromium could not be installed: the browser tests will be skipped'; \
+	else echo 'chromium is not installed (apt-get install chromium, as root): the browser tests will be skipped'; fi
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is older than 3.11: make PYTHON=python3.11 …"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo 'Python has no venv module: apt-get install python3-venv'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base pyproject.toml
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@

@@ -1,0 +1,37 @@
+"""cuda_graph: steps that ran eagerly where a graph could have run, or replays launched too late."""
+
+from __future__ import annotations
+
+from profiler.analyzers.causes.kind import CauseKind
+from profiler.analyzers.gap.view import View, both, evidence
+from profiler.model.diagnosis import Evidence
+
+
+def _evidence(view: View) -> tuple[Evidence, ...]:
+    if view.a.device == "cpu" and view.b.device == "cpu":
+        return ()
+    source = view.source("trace")
+    return (
+        *evidence("kernels launched by a graph replay", view.traced("replayed"), "fraction", source),
+        *evidence("steps with a graph replay", view.traced("replayed_steps"), "fraction", source),
+        *evidence("graph launches a step", view.traced("graph_launches"), "count", source),
+        *evidence("device idle until a launch, in a step", view.per_step("cuda_graph"), "s", source),
+    )
+
+
+def _summary(view: View, amount: float) -> str:
+    if view.a.device == "cpu" and view.b.device == "cpu":
+        return "none: both engines run on the CPU, where there are no CUDA graphs"
+    replayed = view.traced("replayed")
+    if not both(replayed):
+        return "not known without a trace of both runs"
+    a, b = view.names()
+    return (
+        f"graphs replay {replayed[0]:.0%} of {a}'s kernels and {replayed[1]:.0%} of {b}'s; "
+        f"the rest waits for launches one by one"
+        if amount
+        else f"graphs replay {replayed[0]:.0%} of {a}'s kernels and {replayed[1]:.0%} of {b}'s, and no launch is late"
+    )
+
+
+CAUSE = CauseKind("cuda_graph", "CUDA Graph", "a trace with launches of both runs", _evidence, _summary)

@@ -1,0 +1,35 @@
+"""kernel: the device needs longer for the same work, by slower or by more kernels at an equal batch."""
+
+from __future__ import annotations
+
+from profiler.analyzers.causes.kind import CauseKind
+from profiler.analyzers.gap.view import View, both, evidence
+from profiler.model.diagnosis import Evidence
+
+
+def _evidence(view: View) -> tuple[Evidence, ...]:
+    source = view.source("trace")
+    return (
+        *evidence("kernel time of a step", view.per_step("kernel"), "s", source),
+        *evidence("kernels (operators) a step", view.traced("kernels"), "count", source),
+    )
+
+
+def _summary(view: View, amount: float) -> str:
+    a, b = view.names()
+    if not both(view.per_step("kernel")):
+        if view.a.device == "cpu" and view.b.device == "cpu":
+            return "equal steps differ inside the executor; without traces of both, kernels and dispatch stay together"
+        missing = [m.name for m in (view.a, view.b) if m.traced is None]
+        return f"not known: kernel times need a trace with steps of {' and '.join(missing) or 'both runs'}"
+    kernels = view.traced("kernels")
+    more = ""
+    if kernels[0] and kernels[1] and abs(kernels[1] / kernels[0] - 1) > 0.05:
+        more = f"; {b} runs {kernels[1]:,.0f} a step where {a} runs {kernels[0]:,.0f}"
+    if abs(amount) < 1e-12:
+        return f"equal steps take equal kernel time{more}"
+    slower, faster = (b, a) if amount > 0 else (a, b)
+    return f"at an equal batch, {slower}'s kernels take longer than {faster}'s{more}"
+
+
+CAUSE = CauseKind("kernel", "Kernel", "a trace with steps of both runs", _evidence, _summary)

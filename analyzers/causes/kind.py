@@ -1,0 +1,23 @@
+"""What a cause is to the diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from profiler.analyzers.gap.view import View
+from profiler.model.diagnosis import CauseName, Evidence
+
+
+@dataclass(frozen=True)
+class CauseKind:
+    """``needs`` says in words what shows the cause; ``evidence`` and ``summary`` draw on both runs.
+
+    ``summary`` gets the row's amount, in seconds (B minus A), and must claim no more than the evidence carries.
+    """
+
+    name: CauseName
+    title: str
+    needs: str
+    evidence: Callable[[View], tuple[Evidence, ...]]
+    summary: Callable[[View, float], str]

@@ -1,0 +1,230 @@
+"""What one device did in its window: busy time by category, idle time by cause, both also step by step.
+
+An engine that runs on the CPU has no device events: there the device is the worker's compute thread, each instant
+belongs to the innermost operator, and the rest of the step is host time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiler.analyzers.idle import Gaps, annotated_phases, gaps_on_cpu, gaps_on_device
+from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
+from profiler.analyzers.operators import innermost
+from profiler.analyzers.timeline import COMMUNICATION as COMM_TIER
+from profiler.analyzers.timeline import COMPUTE, COPY, Sweep, sweep, whole_nanoseconds
+from profiler.analyzers.trace_steps import Launched, Spans, is_graph_launch, launched, spans_of
+from profiler.model.requests import Floats, Ints
+from profiler.model.trace import EventTable, Kind, Trace
+
+CPU: Final = "cpu"
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """Per step of the trace (columns of one length): seconds by busy category and by idle cause, kernels launched,
+    of these replayed by a graph, and graph launches. ``launching`` is the host time from a step's first launch call to
+    the end of its last (NaN where the trace has no launches), ``phases`` the annotated host phases of a step, seconds
+    on average."""
+
+    spans: Spans
+    busy: Mapping[str, Floats]
+    idle: Mapping[str, Floats]
+    kernels: Ints
+    replayed: Ints
+    graph_launches: Ints
+    launching: Floats
+    phases: float
+    first: Ints  # ns, start of the step's first device event
+
+    @property
+    def seconds(self) -> Floats:
+        """The step's whole device time: everything above, added up."""
+        total: Floats = np.sum([*self.busy.values(), *self.idle.values()], axis=0)
+        return total
+
+
+@dataclass(frozen=True)
+class KernelTotal:
+    """One kernel name on a device: exclusive seconds (its share of the busy time) and calls."""
+
+    name: str
+    category: str
+    seconds: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class DeviceAccount:
+    """One device of one trace. ``busy`` (ns by category) adds up to ``busy_ns``; with ``idle`` to ``window_ns``."""
+
+    trace: str
+    device: str
+    name: str | None
+    kernels: int
+    kernel_ns: int
+    busy_ns: int
+    window_ns: int
+    busy: Mapping[str, int]
+    idle: Mapping[str, int]
+    unclassified_share: float | None
+    steps: StepCosts | None
+    totals: tuple[KernelTotal, ...]
+    launches_known: float | None
+
+
+def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
+    """One account a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
+    spans = spans_of(trace)
+    device_events = trace.events.of(Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+    if not len(device_events):
+        account = _cpu_account(trace, spans)
+        return () if account is None else (account,)
+    titles = {device.index: device.name for device in trace.devices}
+    accounts = []
+    for device in np.unique(device_events.device).tolist():
+        events = device_events.select(device_events.device == device)
+        events = events.select(np.lexsort((events.end, events.stream, events.start)))
+        links = launched(trace, events, spans)
+        classes = classify(trace.names, np.unique(events.name).astype(np.int64))
+        tier = _tiers(events, classes)
+        swept = sweep(events.start, events.end, tier)
+        gaps = gaps_on_device(trace, events, links, swept, spans)
+        accounts.append(
+            _account(trace, f"gpu {device}", titles.get(device), events, links, classes, swept, gaps, spans)
+        )
+    return tuple(accounts)
+
+
+def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int64]:
+    category = np.array(
+        [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int64
+    )
+    tier = category[classes.code[events.name]]
+    tier[np.isin(events.kind, np.array((Kind.MEMCPY, Kind.MEMSET), np.uint8))] = COPY
+    return tier
+
+
+def _cpu_account(trace: Trace, spans: Spans) -> DeviceAccount | None:
+    operators = trace.events.of(Kind.OPERATOR)
+    if len(spans) and spans.thread is not None:
+        operators = operators.select(np.isin(operators.thread, spans.thread))
+    if not len(operators):
+        return None
+    events = innermost(operators)
+    classes = classify(trace.names, np.unique(events.name).astype(np.int64), "operator_families")
+    tier = _tiers(events, classes)
+    swept = sweep(events.start, events.end, tier)
+    gaps = gaps_on_cpu(trace, events, swept, spans)
+    none = np.full(len(events), -1, np.int64)
+    owner = spans.owner(events.start) if len(spans) else none
+    links = Launched(trace.events.select(slice(0, 0)), none, owner)
+    return _account(trace, CPU, None, events, links, classes, swept, gaps, spans, operators=len(operators))
+
+
+def _account(
+    trace: Trace,
+    device: str,
+    title: str | None,
+    events: EventTable,
+    links: Launched,
+    classes: Classified,
+    swept: Sweep,
+    gaps: Gaps,
+    spans: Spans,
+    operators: int | None = None,
+) -> DeviceAccount:
+    code = classes.code[events.name]
+    category_ns = np.bincount(code, swept.share, minlength=len(classes.categories))
+    busy = {name: float(ns) for name, ns in zip(classes.categories, category_ns, strict=True) if ns > 0}
+    computing = events.kind == (Kind.KERNEL if operators is None else Kind.OPERATOR)
+    kernel_time = float(swept.share[computing].sum())
+    unknown = float(swept.share[computing & ~classes.known[events.name]].sum())
+    idle_total = swept.window - swept.busy
+    return DeviceAccount(
+        trace=trace.path,
+        device=device,
+        name=title,
+        kernels=int(computing.sum()) if operators is None else operators,
+        kernel_ns=int(events.duration[computing].sum()),
+        busy_ns=swept.busy,
+        window_ns=swept.window,
+        busy=whole_nanoseconds(busy, swept.busy),
+        idle=whole_nanoseconds(gaps.by_cause(), idle_total) if idle_total else {},
+        unclassified_share=unknown / kernel_time if kernel_time else None,
+        steps=_step_costs(trace, events, links, classes, swept, gaps, spans),
+        totals=_totals(trace, events, classes, swept),
+        launches_known=float(np.mean(links.call >= 0)) if operators is None else None,
+    )
+
+
+def _step_costs(
+    trace: Trace,
+    events: EventTable,
+    links: Launched,
+    classes: Classified,
+    swept: Sweep,
+    gaps: Gaps,
+    spans: Spans,
+) -> StepCosts | None:
+    owned = links.step >= 0
+    if not owned.any():
+        return None
+    used = np.unique(links.step[owned])
+    row = np.full(len(spans) + 1, -1, np.int64)
+    row[used] = np.arange(len(used))
+    step, n = row[links.step], len(used)
+    code = classes.code[events.name]
+    busy = {
+        name: np.bincount(step[rows], swept.share[rows], minlength=n) / 1e9
+        for i, name in enumerate(classes.categories)
+        if (rows := owned & (code == i)).any()
+    }
+    idle = {}
+    gap_row = row[gaps.step]
+    for cause in sorted(set(gaps.cause)):
+        rows = (np.array(gaps.cause) == cause) & (gap_row >= 0)
+        if rows.any():
+            idle[cause] = np.bincount(gap_row[rows], gaps.nanoseconds[rows], minlength=n) / 1e9
+    first = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(first, step[owned], events.start[owned])
+    graph = is_graph_launch(trace, links.calls)
+    by_graph = (links.call >= 0) & (graph[links.call] if len(graph) else False)
+    kernel = owned & np.isin(events.kind, np.array((Kind.KERNEL, Kind.OPERATOR), np.uint8))
+    pairs = np.unique(np.stack([step[kernel & by_graph], links.call[kernel & by_graph]]), axis=1)
+    launching = np.full(n, np.nan)
+    called = owned & (links.call >= 0)
+    if called.any():
+        begin, end = np.full(n, np.inf), np.full(n, -np.inf)
+        np.minimum.at(begin, step[called], links.calls.start[links.call[called]].astype(np.float64))
+        np.maximum.at(end, step[called], links.calls.end[links.call[called]].astype(np.float64))
+        launching = np.where(np.isfinite(begin), (end - begin) / 1e9, np.nan)
+    labels = tuple(spans.labels[i] for i in used.tolist())
+    kept = Spans(spans.start[used], spans.end[used], labels, spans.source, spans.inferred, spans.on_device)
+    return StepCosts(
+        spans=kept,
+        busy=busy,
+        idle=idle,
+        kernels=np.bincount(step[kernel], minlength=n),
+        replayed=np.bincount(step[kernel & by_graph], minlength=n),
+        graph_launches=np.bincount(pairs[0], minlength=n),
+        launching=launching,
+        phases=annotated_phases(trace) / n,
+        first=first,
+    )
+
+
+def _totals(trace: Trace, events: EventTable, classes: Classified, swept: Sweep) -> tuple[KernelTotal, ...]:
+    names, position = np.unique(events.name, return_inverse=True)
+    seconds = np.bincount(position, swept.share) / 1e9
+    calls = np.bincount(position)
+    rows = [
+        KernelTotal(trace.names[name], classes.categories[classes.code[name]], float(s), int(c))
+        for name, s, c in zip(names.tolist(), seconds, calls, strict=True)
+    ]
+    return tuple(sorted(rows, key=lambda r: (-r.seconds, r.name)))

@@ -1,0 +1,331 @@
+"""Two runs in, the result document out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from profiler.analyzers.causes.hardware import median_clock
+from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.fairness.rules import check
+from profiler.analyzers.gap import intervals, spread
+from profiler.analyzers.gap.intervals import Replica
+from profiler.analyzers.gap.ledger import Context, Ledger
+from profiler.analyzers.gap.measured import Measured, measure
+from profiler.analyzers.gap.metrics_split import mean_tpot, mean_ttft, throughput
+from profiler.analyzers.gap.model import RunModel, models_of
+from profiler.analyzers.gap.rows import causes_of
+from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
+from profiler.analyzers.gap.view import View, differences
+from profiler.analyzers.goodput import goodput
+from profiler.analyzers.metrics import higher_is_better, metrics_of, unit_of
+from profiler.analyzers.verdict import verdict_of, winner_of
+from profiler.model.diagnosis import (
+    SCHEMA,
+    Additive,
+    Diagnosis,
+    DocumentProblem,
+    EngineRef,
+    Gap,
+    RunSummary,
+)
+from profiler.model.problem import Problem
+from profiler.model.requests import BenchResult
+from profiler.model.run import Run
+
+DEFAULT_METRICS: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e2e")
+# The profiler's toll above which the split of host time is only indicative.
+HIGH_TOLL: Final = 2.0
+
+
+def diagnose(
+    run_a: Run, run_b: Run, metrics: Sequence[str] = DEFAULT_METRICS, slo: Mapping[str, float] | None = None
+) -> Diagnosis:
+    """Explain B against A. ``slo`` (seconds by ttft, tpot, e2e) adds goodput to the metrics."""
+    run_a, run_b = _distinguished(run_a, run_b)
+    bench_a, bench_b = matching(run_a.benches, run_b.benches)
+    if bench_a is None or bench_b is None:
+        return _without_benchmark(run_a, run_b, bench_a, bench_b)
+    a, b = measure(run_a, bench_a), measure(run_b, bench_b)
+    values = _values(bench_a, slo), _values(bench_b, slo)
+    context = Context(a, b, _clock_ratio(run_a, run_b))
+    same_profiler = profilers_agree(a, b)
+    models = models_of(a, b, same_profiler)
+    view = View(context, *(models or (None, None)))
+    wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
+    replicas = intervals.replicas_of(a, b, models) if models else []
+    gaps = tuple(_gap(metric, view, values, replicas) for metric in wanted)
+    rules = check(a, b)
+    runs = _summary(run_a, values[0]), _summary(run_b, values[1])
+    missing = (*_missing(view), *_unsplit(a, b, same_profiler))
+    return Diagnosis(
+        schema=SCHEMA,
+        runs=runs,
+        verdict=verdict_of(gaps, rules, runs, missing, differences(view)),
+        gaps=gaps,
+        fairness=rules,
+        recommendations=(),
+        problems=_problems(run_a, run_b),
+        kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
+        missing=missing,
+        method=_method(view),
+    )
+
+
+def _distinguished(run_a: Run, run_b: Run) -> tuple[Run, Run]:
+    """Runs whose folders are called alike get as much of their paths as tells them apart."""
+    if run_a.name != run_b.name:
+        return run_a, run_b
+    parts = [Path(run.path).resolve().parts for run in (run_a, run_b)]
+    for length in range(2, min(len(p) for p in parts) + 1):
+        one, two = ("/".join(p[-length:]) for p in parts)
+        if one != two:
+            return replace(run_a, name=one), replace(run_b, name=two)
+    return replace(run_a, name=f"{run_a.name} (A)"), replace(run_b, name=f"{run_b.name} (B)")
+
+
+def matching(
+    ours: Sequence[BenchResult], theirs: Sequence[BenchResult]
+) -> tuple[BenchResult | None, BenchResult | None]:
+    """The pair of results with the most equal load; among equals the last of each run (re-runs are appended)."""
+    if not ours or not theirs:
+        return (ours[-1] if ours else None), (theirs[-1] if theirs else None)
+
+    def alike(pair: tuple[BenchResult, BenchResult]) -> int:
+        one, two = pair
+        return sum(
+            (
+                one.max_concurrency == two.max_concurrency,
+                one.request_rate == two.request_rate,
+                one.completed + one.failed == two.completed + two.failed,
+                one.total_output_tokens == two.total_output_tokens,
+            )
+        )
+
+    pairs = [(one, two) for one in ours for two in theirs]
+    best = max(range(len(pairs)), key=lambda i: (alike(pairs[i]), i))
+    return pairs[best]
+
+
+def profilers_agree(a: Measured, b: Measured) -> bool:
+    """Whether the traces of two CPU engines were taken alike: stacks slow a CPU engine's operators themselves."""
+    if a.device != "cpu" or b.device != "cpu":
+        return True
+    stacks = []
+    for measured in (a, b):
+        account = measured.traced
+        trace = next((t for t in measured.run.traces if account is not None and t.path == account.trace), None)
+        stacks.append(None if trace is None else trace.metadata.get("with_stack", "0") == "1")
+    return stacks[0] == stacks[1]
+
+
+def _gap(
+    metric: str, view: View, values: tuple[Mapping[str, float], Mapping[str, float]], replicas: Sequence[Replica]
+) -> Gap:
+    a, b = view.a, view.b
+    value_a, value_b = values[0][metric], values[1][metric]
+    gap = value_b - value_a
+    deviation = spread.of_difference(a.device, b.device)
+    ledger, causes = _ledger(metric, view, values, replicas)
+    drawn = [replica.gap for replica in replicas]
+    factor, additive = 1.0, None
+    if metric in ("output_throughput", "request_throughput"):
+        work = (a.tokens, b.tokens) if metric == "output_throughput" else (a.bench.completed, b.bench.completed)
+        seconds = a.duration / max(a.tokens, 1), b.duration / max(b.tokens, 1)
+        factor = -(work[0] / a.duration) * (work[1] / b.duration) * (a.tokens / max(work[0], 1))
+        if metric == "output_throughput":
+            additive = Additive(a=seconds[0], b=seconds[1], gap=seconds[1] - seconds[0], factor=factor)
+            interval = intervals.throughput_interval(a, b, drawn, deviation)
+        else:
+            low, high = intervals.throughput_interval(a, b, drawn, deviation)
+            scale = work[0] / max(a.tokens, 1)
+            interval = low * scale, high * scale
+    elif metric == "goodput":
+        interval = None
+    else:
+        interval = intervals.latency_interval(a.bench, b.bench, metric, deviation)
+    bounds = {} if ledger is None else intervals.cause_intervals(ledger, causes, deviation)
+    rows, unexplained = causes_of(ledger or Ledger(), view, bounds, factor, gap)
+    higher = higher_is_better(metric)
+    return Gap(
+        metric=metric,
+        unit="requests/s" if metric == "goodput" else unit_of(metric),
+        higher_is_better=higher,
+        a=value_a,
+        b=value_b,
+        gap=gap,
+        relative=gap / value_a if value_a else None,
+        interval=interval,
+        winner=winner_of(gap, interval, higher),
+        causes=rows,
+        unexplained=unexplained,
+        seconds_per_output_token=additive,
+    )
+
+
+def _ledger(
+    metric: str, view: View, values: tuple[Mapping[str, float], Mapping[str, float]], replicas: Sequence[Replica]
+) -> tuple[Ledger | None, list[Mapping[str, float]]]:
+    """(the ledger, its replicates by cause); no ledger where the metric has no split or a run no steps."""
+    model_a, model_b = view.model_a, view.model_b
+    if model_a is None or model_b is None:
+        return None, []
+    clock = view.context.clock_ratio
+
+    def draw(a: Measured, b: Measured, one: RunModel, two: RunModel) -> Ledger:
+        context = Context(a, b, clock)
+        if metric in ("output_throughput", "request_throughput"):
+            return throughput(context, one, two)
+        if metric == "mean_ttft":
+            return mean_ttft(context, one, two, values)
+        if metric == "mean_tpot":
+            return mean_tpot(context, one, two, values)
+        first, rest = mean_ttft(context, one, two, values), mean_tpot(context, one, two, values)
+        decoded = 0.5 * sum(m.tokens / max(m.bench.completed, 1) - 1 for m in (a, b))
+        for (cause, part), amount in rest.amounts.items():
+            first.add(cause, part, amount * decoded, rest.levels[cause, part] * decoded)
+        first.extrapolated |= rest.extrapolated
+        return first
+
+    if metric not in DEFAULT_METRICS and metric != "request_throughput":
+        return None, []
+    causes: list[Mapping[str, float]] = [draw(r.a, r.b, r.model_a, r.model_b).by_cause() for r in replicas]
+    return draw(view.a, view.b, model_a, model_b), causes
+
+
+def _values(bench: BenchResult, slo: Mapping[str, float] | None) -> dict[str, float]:
+    values = metrics_of(bench)
+    good = goodput(bench, slo) if slo else None
+    return values if good is None else values | {"goodput": good}
+
+
+def _clock_ratio(run_a: Run, run_b: Run) -> float | None:
+    a, b = median_clock(run_a), median_clock(run_b)
+    return b / a if a and b else None
+
+
+def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, bench_b: BenchResult | None) -> Diagnosis:
+    accounts = [tuple(x for t in run.traces for x in accounts_of(t)) for run in (run_a, run_b)]
+    a, b = chosen(accounts[0]), chosen(accounts[1])
+    gaps: tuple[Gap, ...] = ()
+    missing = [f"{run.name} holds no benchmark result: its throughput and latencies are not known"
+               for run, bench in ((run_a, bench_a), (run_b, bench_b)) if bench is None]  # fmt: skip
+    for run, account in ((run_a, a), (run_b, b)):
+        if account is None:
+            missing.append(f"{run.name} holds no trace with device work: kernels can't be compared")
+        elif account.steps is None or account.steps.spans.inferred:
+            missing.append(f"{run.name}'s trace has no engine's step annotations: equal work can't be shown")
+    if a is not None and b is not None and comparable_devices(a, b):
+        gaps = (trace_gap(a, b),)
+    runs = tuple(
+        _summary(run, {} if bench is None else metrics_of(bench)) for run, bench in ((run_a, bench_a), (run_b, bench_b))
+    )
+    return Diagnosis(
+        schema=SCHEMA,
+        runs=runs,
+        verdict=verdict_of(gaps, (), (runs[0], runs[1]), missing, ()),
+        gaps=gaps,
+        fairness=(),
+        recommendations=(),
+        problems=_problems(run_a, run_b),
+        kernels=kernel_rows(a, b),
+        missing=tuple(missing),
+        method=(
+            "Only traces were compared: device seconds of a step, each instant counted once, without a claim about "
+            "throughput.",
+        ),
+    )
+
+
+def engine_of(run: Run) -> EngineRef:
+    """The engine as the run's files state or show it."""
+    name, version = run.facts.get("engine.name"), run.facts.get("engine.version")
+    if name is None:
+        return EngineRef(name=None, version=None, source="no file of the run names its engine")
+    source = f"{name.source} (inferred)" if name.inferred else name.source
+    return EngineRef(name=str(name.value), version=None if version is None else str(version.value), source=source)
+
+
+def _summary(run: Run, values: Mapping[str, float]) -> RunSummary:
+    facts = {key: str(fact.value) for key, fact in sorted(run.facts.items()) if key != "engine.command"}
+    return RunSummary(
+        name=run.name,
+        path=run.path,
+        engine=engine_of(run),
+        metrics=dict(values),
+        facts=facts,
+        simulated=run.fact("simulated") is True,
+    )
+
+
+def problems_of(run: Run) -> tuple[DocumentProblem, ...]:
+    """A run's problems as the document writes them."""
+    return tuple(_problem(run.name, problem) for problem in run.problems)
+
+
+def _problems(run_a: Run, run_b: Run) -> tuple[DocumentProblem, ...]:
+    return (*problems_of(run_a), *problems_of(run_b))
+
+
+def _problem(run: str, problem: Problem) -> DocumentProblem:
+    return DocumentProblem(
+        run=run,
+        file=problem.file,
+        severity=problem.severity,
+        detail=problem.detail,
+        place=problem.place,
+        count=problem.count,
+    )
+
+
+def _missing(view: View) -> tuple[str, ...]:
+    lines = []
+    for measured in (view.a, view.b):
+        if measured.steps is None:
+            lines.append(f"{measured.name}: no steps (iteration log, batch log or annotated trace), so nothing inside "
+                         "its time can be split")  # fmt: skip
+        elif measured.steps.seconds is None:
+            lines.append(f"{measured.name}: single steps are not timed; their mean comes from {measured.steps.timing}")
+        if measured.steps is not None and measured.traced is None:
+            lines.append(f"{measured.name}: no trace with step annotations, so kernel, cuda_graph and scheduling can't "
+                         "be told apart inside its steps")  # fmt: skip
+        if not measured.run.snapshots:
+            lines.append(f"{measured.name}: no scheduler metrics, so queue and cache are not known")
+    return tuple(lines)
+
+
+def _unsplit(a: Measured, b: Measured, same_profiler: bool) -> tuple[str, ...]:
+    if same_profiler:
+        return ()
+    return (
+        f"{a.name} and {b.name} were traced with different profiler settings (Python stacks in one only), which slow a "
+        "CPU engine's operators themselves: step time is not split into kernel and host",
+    )
+
+
+def _method(view: View) -> tuple[str, ...]:
+    lines = [
+        "Throughput is explained as engine seconds per output token; each part is given in tokens/s by one common "
+        "factor, so the parts add up in both.",
+        "Composition (which steps) is separated from rates (how long an equal step takes); intervals resample residual "
+        "step times and traced steps in blocks.",
+    ]
+    for measured, model in ((view.a, view.model_a), (view.b, view.model_b)):
+        if measured.steps is not None:
+            lines.append(
+                f"{measured.name}: steps from {measured.steps.source}; step time from {measured.steps.timing}."
+            )
+            toll = None if model is None else model.toll(measured.steps.load)
+            if toll is not None:
+                warn = " Above 2: the split of host time is only indicative." if toll > HIGH_TOLL else ""
+                lines.append(f"{measured.name}: traced steps take {toll:.2f} times the unprofiled ones.{warn}")
+    one = spread.of_difference(view.a.device, view.b.device)
+    lines.append(f"Spread between starts: {one:.1%} (standard deviation of a difference), assumed for single starts.")
+    return tuple(lines)
+
+
+def device_accounts(run: Run) -> tuple[DeviceAccount, ...]:
+    """All device accounts of a run's traces."""
+    return tuple(account for trace in run.traces for account in accounts_of(trace))

@@ -1,0 +1,1 @@
+"""Is the comparison fair: rules that say pass, fail, unknown or not applicable, with the numbers."""

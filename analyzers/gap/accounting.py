@@ -1,0 +1,94 @@
+"""The additive split of a gap: composition against rates, then each by what it is made of.
+
+A metric that is a weighted sum of step times, v = sum over steps of w(x) t(x), differs between two runs because the
+steps are others (composition x, weight w) or because equal steps take another time (rates t). Both orders of the swap
+are averaged where both runs have seen each other's steps; where only one has, its rates judge the composition, so
+nothing is asked of a model outside what it was fitted on (the Kitagawa-Oaxaca-Blinder trap).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiler.analyzers.gap.model import Component, RunModel
+from profiler.analyzers.gap.shape import TERMS, Load
+
+
+@dataclass(frozen=True)
+class Split:
+    """B minus A in the unit of the metric. ``composition`` by term of the step time, ``rates`` by component;
+    ``level`` is the size that each has in the runs themselves (for intervals). Both together add up to ``total``.
+    ``launching`` and ``phases`` are the changes of the host's time in launch calls and in its annotated phases, in the
+    same unit (0 where a trace does not show them)."""
+
+    total: float
+    composition: Mapping[str, float]
+    rates: Mapping[Component, float]
+    composition_level: Mapping[str, float]
+    rates_level: Mapping[Component, float]
+    extrapolated: bool
+    launching: float
+    phases: float
+
+
+def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> Split:
+    """Split v_B - v_A, where v is the weighted sum of step seconds and the weights are in the loads."""
+    covers_ab = model_a.step.covers(load_b)
+    covers_ba = model_b.step.covers(load_a)
+    by_a = 0.5 if covers_ab == covers_ba else 1.0 if covers_ab else 0.0
+    at_a = model_a.step.by_term(load_b) - model_a.step.by_term(load_a)
+    at_b = model_b.step.by_term(load_b) - model_b.step.by_term(load_a)
+    moved = by_a * at_a + (1 - by_a) * at_b
+    composition = dict(zip(TERMS, moved.tolist(), strict=True))
+    own_a, own_b = model_a.components(load_a), model_b.components(load_b)
+    a_on_b, b_on_a = model_a.components(load_b), model_b.components(load_a)
+    rates: defaultdict[Component, float] = defaultdict(float)
+    # If A's rates judge the composition, the rates are compared on B's steps, and the other way round.
+    for weight, fast, slow in ((by_a, a_on_b, own_b), (1 - by_a, own_a, b_on_a)):
+        for key in fast.keys() | slow.keys():
+            rates[key] += weight * (slow.get(key, 0.0) - fast.get(key, 0.0))
+    levels = {key: 0.5 * (own_a.get(key, 0.0) + own_b.get(key, 0.0)) for key in rates}
+    term_level = 0.5 * (model_a.step.by_term(load_a) + model_b.step.by_term(load_b))
+    launching = phases = 0.0
+    for weight, load in ((by_a, load_b), (1 - by_a, load_a)):
+        if model_a.launching is not None and model_b.launching is not None:
+            launching += weight * (model_b.launching.total(load) - model_a.launching.total(load))
+        if model_a.phases is not None and model_b.phases is not None:
+            phases += weight * (model_b.phases - model_a.phases) * float(load.weight.sum())
+    return Split(
+        total=model_b.seconds(load_b) - model_a.seconds(load_a),
+        composition=composition,
+        rates=dict(rates),
+        composition_level=dict(zip(TERMS, term_level.tolist(), strict=True)),
+        rates_level=levels,
+        extrapolated=not covers_ab and not covers_ba,
+        launching=launching,
+        phases=phases,
+    )
+
+
+def per_output_token(load: Load, tokens: int) -> Load:
+    """Weights such that v is step seconds per output token."""
+    return load.reweighted(load.weight / max(tokens, 1))
+
+
+def per_decoded_token(load: Load) -> tuple[Load, Load]:
+    """Weights such that v is TPOT: (the steps in which a sequence decodes, the steps that make it wait)."""
+    decoded = max(float(load.weight @ load.decode), 1e-12)
+    return (
+        load.reweighted(load.weight * load.decode / decoded),
+        load.reweighted(load.weight * load.stalled / decoded),
+    )
+
+
+def per_prefill(load: Load, requests: int, lagged: bool) -> Load:
+    """Weights such that v is the seconds of the steps that a request's prefill takes part in, per request; where
+    tokens come out one step later (``lagged``), of the steps after them too."""
+    weight = load.weight * load.prefill_requests / max(requests, 1)
+    if lagged:
+        weight = weight + np.append(0.0, weight[:-1])
+    return load.reweighted(weight)

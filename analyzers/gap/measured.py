@@ -1,0 +1,279 @@
+"""One run as the decomposition sees it: the measured load, its steps, what they cost, and what held them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiler.analyzers.device import CPU, DeviceAccount, StepCosts, accounts_of
+from profiler.analyzers.gap.shape import Load, lagged
+from profiler.analyzers.gap.window import Window, measured_window
+from profiler.model.metrics import MetricsSnapshot
+from profiler.model.requests import BenchResult, Floats, Ints
+from profiler.model.run import Run
+from profiler.model.steps import StepLabel, StepTable
+
+Limit = Literal["sequence limit", "token budget", "KV cache"]
+
+# A limit binds where this share of the steps ran into it.
+BINDS: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of the measured load. ``seconds`` is None where no source times single steps; ``total`` is their
+    time added up. ``source`` and ``timing`` name the evidence. ``lagged``: a step's time is that of the work of the one
+    before, and its tokens come out one step later."""
+
+    load: Load
+    seconds: Floats | None
+    total: float
+    source: str
+    timing: str
+    exact: bool
+    table: StepTable | None = None
+    lagged: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run with a benchmark. ``duration`` seconds for ``tokens`` output tokens of ``completed`` requests."""
+
+    name: str
+    run: Run
+    bench: BenchResult
+    steps: Steps | None
+    counters: Mapping[str, float]
+    gauges: Mapping[str, float]
+    accounts: tuple[DeviceAccount, ...]
+    device: Literal["gpu", "cpu"] | None
+    settings: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens of the measured load."""
+        return self.bench.total_output_tokens
+
+    @property
+    def duration(self) -> float:
+        """Seconds of the measured load, on the client's clock."""
+        return self.bench.duration
+
+    @property
+    def outside(self) -> float:
+        """Seconds of the load that no step covers; 0 where the steps are not timed."""
+        return 0.0 if self.steps is None else max(self.duration - self.steps.total, 0.0)
+
+    @property
+    def traced(self) -> DeviceAccount | None:
+        """The device account that stands for the run's steps: the first that has steps with a composition."""
+        with_steps = [a for a in self.accounts if a.steps is not None]
+        labelled = [a for a in with_steps if a.steps is not None and any(_known(x) for x in a.steps.spans.labels)]
+        return labelled[0] if labelled else None
+
+    def limits(self) -> dict[Limit, float]:
+        """The share of steps that ran into each limit; a limit that nothing shows is left out."""
+        found: dict[Limit, float] = {}
+        table = None if self.steps is None else self.steps.table
+        sequences, budget = self.settings.get("max_num_seqs"), self.settings.get("token_budget")
+        if table is not None and len(table):
+            weight = table.weight / table.weight.sum()
+            running = np.maximum(table.decode_requests, 0) + np.maximum(table.prefill_requests, 0)
+            tokens = np.maximum(table.decode_tokens, 0) + np.maximum(table.prefill_tokens, 0)
+            if sequences:
+                found["sequence limit"] = float(weight @ (running >= 0.97 * sequences))
+            if budget:
+                found["token budget"] = float(weight @ (tokens >= 0.97 * budget))
+            usage = table.kv_usage
+            if np.isfinite(usage).any():
+                found["KV cache"] = float(np.nansum(weight * (usage >= 0.94)))
+        elif sequences and "running_requests" in self.gauges:
+            found["sequence limit"] = float(self.gauges["running_requests_max"] >= 0.97 * sequences)
+        if "KV cache" not in found and self.gauges.get("kv_usage_max", 0.0) >= 0.94:
+            found["KV cache"] = 1.0
+        return found
+
+    def computed_ratio(self) -> float | None:
+        """Prompt tokens that the model ran over, per prompt token that was asked for; None where nothing counts them."""
+        asked = self.bench.total_input_tokens
+        if asked and self.steps is not None and self.steps.exact and self.steps.table is not None:
+            return float(np.maximum(self.steps.table.prefill_tokens, 0).sum()) / asked
+        if "computed_prompt_tokens" in self.counters and asked:
+            return self.counters["computed_prompt_tokens"] / asked
+        if {"prefix_queries", "prefix_hits"} <= self.counters.keys() and self.counters["prefix_queries"]:
+            return 1.0 - self.counters["prefix_hits"] / self.counters["prefix_queries"]
+        return None
+
+
+def measure(run: Run, bench: BenchResult) -> Measured:
+    """Gather what the run says of one measured load."""
+    accounts = tuple(account for trace in run.traces for account in accounts_of(trace))
+    counters, gauges = counters_of(run.snapshots, bench)
+    device = _device(run, accounts)
+    steps = _from_logs(run, bench, counters, mixes_phases(accounts))
+    if steps is None:
+        steps = _from_trace(accounts, bench, counters)
+    settings = {
+        key.removeprefix("setting."): float(fact.value)
+        for key, fact in run.facts.items()
+        if key.startswith("setting.") and isinstance(fact.value, int | float) and not isinstance(fact.value, bool)
+    }
+    return Measured(run.name, run, bench, steps, counters, gauges, accounts, device, settings)
+
+
+def counters_of(snapshots: Sequence[MetricsSnapshot], bench: BenchResult) -> tuple[dict[str, float], dict[str, float]]:
+    """(counter increments over the load, gauge means and maxima under load).
+
+    Snapshots may span warm-up requests too; increments are scaled to the load's own output tokens. A counter that
+    falls was reset by a restart: only its rises count. Histograms appear as ``name_sum`` and ``name_count``.
+    """
+    if len(snapshots) < 2:
+        return {}, {}
+    names = {name for snapshot in snapshots for name in snapshot.values}
+    rises: dict[str, float] = {}
+    gauges: dict[str, float] = {}
+    busy = [s for s in snapshots if s.values.get("running_requests", 0) > 0]
+    for name in sorted(names):
+        if name in _GAUGES:
+            values = [s.values[name] for s in busy if name in s.values and np.isfinite(s.values[name])]
+            if values:
+                gauges[name], gauges[f"{name}_max"] = float(np.mean(values)), float(np.max(values))
+                gauges[f"{name}_share"] = float(np.mean(np.array(values) > 0))
+            continue
+        series = np.array([s.values[name] for s in snapshots if name in s.values])
+        if len(series) >= 2:
+            rises[name] = float(np.maximum(np.diff(series), 0.0).sum())
+    generated = rises.get("generation_tokens", 0.0)
+    if generated > 0:
+        factor = bench.total_output_tokens / generated
+        rises = {name: value * factor for name, value in rises.items()}
+    return rises, gauges
+
+
+_GAUGES: Final = frozenset({"running_requests", "waiting_requests", "kv_usage"})
+
+
+def _device(run: Run, accounts: Sequence[DeviceAccount]) -> Literal["gpu", "cpu"] | None:
+    stated = run.fact("hardware.device")
+    if stated in ("cpu", "gpu"):
+        return "cpu" if stated == "cpu" else "gpu"
+    if any(a.device != CPU for a in accounts) or run.counters or run.fact("hardware.gpu"):
+        return "gpu"
+    return "cpu" if accounts else None
+
+
+def mixes_phases(accounts: Sequence[DeviceAccount]) -> bool:
+    """Whether the traces hold steps that prefill and decode at once."""
+    labels = [x for a in accounts if a.steps is not None for x in a.steps.spans.labels]
+    return any(x.phase == "mixed" or (x.prefill_requests and x.decode_requests) for x in labels)
+
+
+def _from_logs(run: Run, bench: BenchResult, counters: Mapping[str, float], mixed: bool) -> Steps | None:
+    found: list[tuple[Window, bool, str]] = []
+    for log in run.logs:
+        window = measured_window(log.steps, bench, log.every_step)
+        if window is not None:
+            found.append((window, log.every_step, log.path))
+    if not found:
+        return None
+    window, every_step, path = max(found, key=lambda f: (f[0].exact, f[1], len(f[0].steps)))
+    table = window.steps
+    if mixed:
+        # The log names the requests beside a prefill; the trace shows that they decode with it.
+        table = replace(table, decode_requests=np.maximum(table.decode_requests, np.maximum(table.beside, 0)))
+    decode = np.maximum(table.decode_requests, 0).astype(np.float64)
+    weight = table.weight.copy()
+    if not every_step:
+        # A log that prints every n-th decode step: its lines stand for as many steps as the tokens need.
+        pure = (table.prefill_requests <= 0) & (decode > 0)
+        beside = float(decode[~pure].sum())
+        sampled = float(decode[pure].sum())
+        missing = max(bench.total_output_tokens - bench.completed - beside, 0.0)
+        if sampled > 0:
+            weight[pure] = missing / sampled
+    load = Load(
+        decode=decode,
+        prefill_tokens=np.maximum(table.prefill_tokens, 0).astype(np.float64),
+        prefill_requests=np.maximum(table.prefill_requests, 0).astype(np.float64),
+        stalled=_stalled(decode, table.prefill_requests),
+        weight=weight,
+    )
+    timed = every_step and bool(np.isfinite(table.seconds).all())
+    scale = 1.0
+    if timed and not window.exact:
+        scale = (bench.total_output_tokens - bench.completed) / max(float(weight @ decode), 1.0)
+        load = Load(load.decode, load.prefill_tokens, load.prefill_requests, load.stalled, load.weight * scale)
+    if timed:
+        total = min(float(load.weight @ table.seconds), bench.duration)
+        return Steps(load, table.seconds, total, f"{path} ({window.how})", f"{path}: elapsed time", window.exact, table,
+                     lagged(load, table.seconds))  # fmt: skip
+    total, timing = _untimed_total(bench, counters)
+    return Steps(load, None, total, f"{path} ({window.how})", timing, window.exact, table)
+
+
+def _untimed_total(bench: BenchResult, counters: Mapping[str, float]) -> tuple[float, str]:
+    executor = counters.get("executor_seconds")
+    if executor:
+        return min(executor, bench.duration), "metrics: seconds inside the executor"
+    return bench.duration, "the benchmark's duration, spread over the steps"
+
+
+def _stalled(decode: Floats, prefill_requests: Floats | Ints) -> Floats:
+    """Sequences that were decoding before a step without decodes and therefore waited for it."""
+    pure_prefill = (decode == 0) & (prefill_requests > 0)
+    last = np.where(~pure_prefill, np.arange(len(decode)), -1)
+    last = np.maximum.accumulate(last) if len(last) else last
+    before = np.where(last >= 0, decode[np.maximum(last, 0)], 0.0)
+    return np.where(pure_prefill, before, 0.0)
+
+
+def _known(label: StepLabel) -> bool:
+    return _composition(label) is not None
+
+
+def trace_load(costs: StepCosts) -> tuple[Load, NDArray[np.int64]]:
+    """(the composition of a trace's steps, which steps these are): steps whose annotation does not say what they
+    carried are left out. A mixed step that states totals only is taken to hold one prefill."""
+    rows = [_composition(label) for label in costs.spans.labels]
+    known = np.array([i for i, row in enumerate(rows) if row is not None], np.int64)
+    columns = np.array([row for row in rows if row is not None], np.float64).reshape(-1, 3)
+    decode, tokens, requests = columns.T
+    return Load(decode, tokens, requests, _stalled(decode, requests), np.ones(len(known))), known
+
+
+def _composition(label: StepLabel) -> tuple[float, float, float] | None:
+    total = label.requests
+    if label.decode_requests is not None or label.prefill_requests is not None:
+        return float(label.decode_requests or 0), float(label.prefill_tokens or 0), float(label.prefill_requests or 0)
+    if total is None:
+        return None
+    if label.phase == "mixed":
+        if label.tokens is None:
+            return None
+        decode = max(total - 1, 0)
+        return float(decode), float(max(label.tokens - decode, 1)), 1.0
+    if label.phase == "prefill":
+        return 0.0, float(label.prefill_tokens or label.tokens or 0), float(total)
+    return float(total), 0.0, 0.0
+
+
+def _from_trace(accounts: Sequence[DeviceAccount], bench: BenchResult, counters: Mapping[str, float]) -> Steps | None:
+    labelled = [a for a in accounts if a.steps is not None and any(_known(x) for x in a.steps.spans.labels)]
+    if not labelled or labelled[0].steps is None:
+        return None
+    load, _ = trace_load(labelled[0].steps)
+    decoded = float(load.decode.sum())
+    if decoded <= 0:
+        return None
+    # The traced steps are a sample of the load's: scaled until they decode as many tokens.
+    factor = (bench.total_output_tokens - bench.completed) / decoded
+    counted = counters.get("step_tokens_count") or counters.get("steps")
+    if counted:
+        factor = counted / len(load)
+    scaled = Load(load.decode, load.prefill_tokens, load.prefill_requests, load.stalled, load.weight * factor)
+    total, timing = _untimed_total(bench, counters)
+    return Steps(scaled, None, total, f"{labelled[0].trace}: annotated steps, scaled to the load", timing, False)

@@ -1,0 +1,271 @@
+"""The time of a step as a function of what it carries: a floor, plus a cost for each prefill token and each sequence.
+
+Simple monotone shapes on purpose: every coefficient is at least zero and has a meaning that can be checked, and a step
+that carried more can't be predicted to take less. The first prefill tokens of a step can be free (a step that waits
+for the weights anyway computes them on the way): the shape has a hinge, chosen by what fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiler.model.requests import Floats
+
+TERMS: Final = ("step", "prefill step", "prefill token", "sequence")
+ALL_TERMS: Final = (0, 1, 2, 3)
+STEP, PREFILL_STEP, PREFILL_TOKEN, SEQUENCE = ALL_TERMS
+# Equal steps of one engine on one device are expected to cost the same to this relative standard deviation.
+POOLING: Final = 0.2
+# Fewer steps than this have no shape of their own.
+ENOUGH_STEPS: Final = 10
+# Prefill tokens that a step may carry for free: about the ridge of the roofline, below it on slower devices.
+HINGES: Final = (0.0, 64.0, 128.0, 256.0, 512.0)
+
+
+@dataclass(frozen=True)
+class Load:
+    """The composition of steps, columns of one length: decode sequences, prefill tokens and requests, and how many
+    steps each row stands for. ``stalled`` are sequences in decode that this step made wait."""
+
+    decode: Floats
+    prefill_tokens: Floats
+    prefill_requests: Floats
+    stalled: Floats
+    weight: Floats
+
+    def __len__(self) -> int:
+        return len(self.decode)
+
+    def features(self, hinge: float) -> Floats:
+        """(n, 4): one row a step, one column a term; prefill tokens count beyond ``hinge``."""
+        known = self._by_hinge.get(hinge)
+        if known is None:
+            beyond = np.maximum(self.prefill_tokens - hinge, 0.0)
+            columns = [np.ones(len(self)), self.prefill_tokens > 0, beyond, self.decode]
+            known = np.stack(columns, axis=1).astype(np.float64)
+            self._by_hinge[hinge] = known
+        return known
+
+    def normal(self, hinge: float) -> Floats:
+        """(4, 4): the normal matrix of a weighted fit over these steps."""
+        known = self._normals.get(hinge)
+        if known is None:
+            features = self.features(hinge)
+            known = features.T @ (features * self.weight[:, None])
+            self._normals[hinge] = known
+        return known
+
+    @cached_property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """The smallest and largest value of each term, without a hinge."""
+        features = self.features(0.0)
+        return features.min(axis=0), features.max(axis=0)
+
+    @cached_property
+    def _by_hinge(self) -> dict[float, Floats]:
+        return {}
+
+    @cached_property
+    def _normals(self) -> dict[float, Floats]:
+        return {}
+
+    def reweighted(self, weight: Floats) -> Load:
+        """The same steps with other weights."""
+        return Load(self.decode, self.prefill_tokens, self.prefill_requests, self.stalled, weight)
+
+    def rows(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Load:
+        """The chosen steps."""
+        return Load(*(getattr(self, f)[chosen] for f in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``cost`` (4,) seconds per unit of each term, prefill tokens beyond ``hinge``. ``low``/``high`` bound the terms
+    that were seen."""
+
+    cost: Floats
+    low: Floats
+    high: Floats
+    hinge: float = 0.0
+
+    def seconds(self, load: Load) -> Floats:
+        """Predicted seconds of each step."""
+        return load.features(self.hinge) @ self.cost
+
+    def total(self, load: Load) -> float:
+        """Predicted seconds of all steps, by weight."""
+        return float(load.weight @ self.seconds(load))
+
+    def by_term(self, load: Load) -> Floats:
+        """(4,): the predicted seconds of all steps by term."""
+        return (load.weight @ load.features(self.hinge)) * self.cost
+
+    def covers(self, load: Load) -> bool:
+        """Whether nearly all of the load's time lies within what the fit has seen (else it is extrapolated)."""
+        seen = load.features(0.0)
+        margin = 0.05 * np.maximum(self.high - self.low, 1e-12)
+        inside = ((seen >= self.low - margin) & (seen <= self.high + margin)).all(axis=1)
+        weight = load.weight * np.maximum(self.seconds(load), 1e-12)
+        return bool((weight * inside).sum() >= 0.8 * weight.sum())
+
+    def scaled(self, factor: float) -> Shape:
+        """The same shape, ``factor`` times as slow."""
+        return Shape(self.cost * factor, self.low, self.high, self.hinge)
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A sum of shapes that is asked like one."""
+
+    parts: tuple[Shape, ...]
+
+    def total(self, load: Load) -> float:
+        """Predicted seconds of all steps, by weight."""
+        return sum(part.total(load) for part in self.parts)
+
+    def seconds(self, load: Load) -> Floats:
+        """Predicted seconds of each step."""
+        found: Floats = np.sum([part.seconds(load) for part in self.parts], axis=0)
+        return found
+
+    def by_term(self, load: Load) -> Floats:
+        """(4,): the predicted seconds of all steps by term."""
+        found: Floats = np.sum([part.by_term(load) for part in self.parts], axis=0)
+        return found
+
+    def covers(self, load: Load) -> bool:
+        """Whether nearly all of the load lies within what the parts have seen (they saw the same steps)."""
+        return self.parts[0].covers(load)
+
+    def scaled(self, factor: float) -> Composite:
+        """The same sum, ``factor`` times as slow."""
+        return Composite(tuple(part.scaled(factor) for part in self.parts))
+
+    @property
+    def hinge(self) -> None:
+        """A sum has no hinge of its own."""
+        return None
+
+
+StepShape = Shape | Composite
+
+
+def fit(
+    load: Load,
+    seconds: Floats,
+    prior: Shape | None = None,
+    hinge: float | None = None,
+    terms: tuple[int, ...] = ALL_TERMS,
+) -> Shape:
+    """Least squares with costs of at least zero, scaled so that the predicted total is the measured one.
+
+    ``prior`` pulls each cost towards another shape's, as if that were known to ``POOLING`` of itself: it decides only
+    where the steps themselves say little. The hinge is the prior's, or the given one, or the one that fits best.
+    ``terms`` are the terms that may have a cost.
+    """
+    fixed = prior.hinge if prior is not None else hinge
+    hinges = HINGES if fixed is None else (fixed,)
+    if fixed is None and not (load.prefill_tokens > 0).any():
+        hinges = (0.0,)
+    best: tuple[float, Floats, float] | None = None
+    for candidate in hinges:
+        cost = _fit_at(load, seconds, candidate, prior, terms)
+        error = float(load.weight @ (seconds - load.features(candidate) @ cost) ** 2)
+        if best is None or error < 0.98 * best[0]:
+            best = (error, cost, candidate)
+    assert best is not None
+    _, cost, chosen = best
+    low, high = load.bounds
+    if prior is not None:
+        low, high = np.minimum(low, prior.low), np.maximum(high, prior.high)
+    shape = Shape(cost, low, high, chosen)
+    predicted, measured = shape.total(load), float(load.weight @ seconds)
+    return shape.scaled(measured / predicted) if predicted > 0 else shape
+
+
+def fit_pair(
+    load_a: Load,
+    seconds_a: Floats,
+    load_b: Load,
+    seconds_b: Floats,
+    hinge: float | None = None,
+    terms: tuple[int, ...] = ALL_TERMS,
+) -> tuple[Shape, Shape]:
+    """Shapes of two runs whose equal steps should take about equal time (one engine, model and device): each leans on
+    both runs' steps where its own say little, and is its own where they say enough."""
+    both = Load(*(np.concatenate([getattr(load_a, f), getattr(load_b, f)]) for f in Load.__dataclass_fields__))
+    pooled = fit(both, np.concatenate([seconds_a, seconds_b]), hinge=hinge, terms=terms)
+    return fit(load_a, seconds_a, pooled, terms=terms), fit(load_b, seconds_b, pooled, terms=terms)
+
+
+def lagged(load: Load, seconds: Floats) -> bool:
+    """Whether a step's time is that of the work of the one before: with asynchronous scheduling an iteration's elapsed
+    time covers the device's previous step. The lag must leave a clearly smaller residual."""
+    if len(seconds) < ENOUGH_STEPS:
+        return False
+    later = np.append(seconds[1:], seconds[-1])
+    errors = [float(np.abs(s - fit(load, s, hinge=0.0).seconds(load)).sum()) for s in (seconds, later)]
+    return errors[1] < 0.9 * errors[0]
+
+
+def narrow(load: Load) -> bool:
+    """Whether the decode batches seen are so alike that a cost a sequence can't be told from a cost a step."""
+    decode = load.decode[load.decode > 0]
+    return len(decode) == 0 or float(np.ptp(decode)) < 0.5 * float(decode.mean())
+
+
+def _fit_at(load: Load, seconds: Floats, hinge: float, prior: Shape | None, terms: tuple[int, ...]) -> Floats:
+    features, normal = load.features(hinge), load.normal(hinge)
+    moment = features.T @ (load.weight * seconds)
+    cost = nonnegative(normal, moment, terms)
+    if prior is None:
+        return cost
+    strength = _noise(seconds - features @ cost) / np.maximum(POOLING * prior.cost, 1e-9) ** 2
+    strength = np.where(prior.cost > 0, strength, 0.0)
+    return nonnegative(normal + np.diag(strength), moment + strength * prior.cost, terms)
+
+
+def _noise(residual: Floats) -> float:
+    """Residual variance of a single step, raised by what neighbouring steps share."""
+    n = len(residual)
+    if n < 4:
+        return float(np.mean(residual**2)) if n else 0.0
+    length = max(n // 16, 1)
+    blocks = residual[: n // length * length].reshape(-1, length).mean(axis=1)
+    return float(max(np.var(residual), length * np.var(blocks)))
+
+
+def nonnegative(normal: Floats, moment: Floats, allowed: tuple[int, ...] = ALL_TERMS) -> Floats:
+    """argmin of x'Nx/2 - m'x over x >= 0 with x zero outside ``allowed``, for a small symmetric positive semidefinite N.
+
+    With four terms every subset that may be positive is tried: exact, and quicker than a general solver.
+    """
+    terms = len(moment)
+    best, best_value = np.zeros(terms), 0.0
+    scale = np.sqrt(np.maximum(np.diag(normal), 1e-300))
+    target = moment / scale
+    scaled = normal / np.outer(scale, scale) + 1e-9 * np.eye(terms)
+    if len(allowed) == terms:
+        free = np.linalg.solve(scaled, target)
+        if (free >= 0).all():
+            return free / scale
+    for size in range(1, len(allowed) + 1):
+        for chosen in combinations(allowed, size):
+            rows = np.array(chosen)
+            if (np.diag(normal)[rows] <= 1e-300).any():
+                continue
+            part = np.linalg.solve(scaled[np.ix_(rows, rows)], target[rows])
+            if (part < 0).any():
+                continue
+            value = -0.5 * float(part @ target[rows])
+            if value < best_value:
+                best_value = value
+                best = np.zeros(terms)
+                best[rows] = part / scale[rows]
+    return best

@@ -1,0 +1,161 @@
+"""The two runs as a cause's text sees them: numbers by name, per step, with the file they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.gap.ledger import Context
+from profiler.analyzers.gap.measured import Measured
+from profiler.analyzers.gap.model import RunModel
+from profiler.model.diagnosis import Evidence
+
+Pair = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class View:
+    """Both runs and, where they have steps, their models (None: the run has no steps to compare)."""
+
+    context: Context
+    model_a: RunModel | None
+    model_b: RunModel | None
+
+    @property
+    def a(self) -> Measured:
+        """The first run."""
+        return self.context.a
+
+    @property
+    def b(self) -> Measured:
+        """The second run."""
+        return self.context.b
+
+    def names(self) -> tuple[str, str]:
+        """What the runs are called in a sentence."""
+        return self.a.name, self.b.name
+
+    def counter(self, name: str) -> Pair:
+        """A counter's increment over the load."""
+        return self.a.counters.get(name), self.b.counters.get(name)
+
+    def gauge(self, name: str) -> Pair:
+        """A gauge's mean under load (or maximum, ``name_max``)."""
+        return self.a.gauges.get(name), self.b.gauges.get(name)
+
+    def setting(self, name: str) -> Pair:
+        """A setting in force."""
+        return self.a.settings.get(name), self.b.settings.get(name)
+
+    def per_step(self, cause: str, part: str | None = None) -> Pair:
+        """Seconds that a step spends in a component, traced times brought to the unprofiled step (own steps)."""
+        return _per_step(self.a, self.model_a, cause, part), _per_step(self.b, self.model_b, cause, part)
+
+    def traced(self, what: str) -> Pair:
+        """Per traced step: ``kernels``, ``replayed`` (share of kernels), ``graph_launches``, ``replayed_steps``."""
+        return _traced(self.a.traced, what), _traced(self.b.traced, what)
+
+    def sequences(self) -> Pair:
+        """Mean sequences of the steps that decode."""
+        return _sequences(self.a), _sequences(self.b)
+
+    def steps_per_token(self) -> Pair:
+        """Steps per output token."""
+        return _steps(self.a), _steps(self.b)
+
+    def source(self, kind: str) -> str:
+        """Where a kind of evidence was read, for both runs: ``trace``, ``steps``, ``metrics``, ``counters``, ``bench``."""
+        parts = []
+        for measured in (self.a, self.b):
+            parts.append(_source(measured, kind))
+        return parts[0] if parts[0] == parts[1] else f"{parts[0]} | {parts[1]}"
+
+
+def differences(view: View) -> tuple[str, ...]:
+    """What the runs' counters and traces show to differ, whatever the seconds say of it."""
+    a, b = view.names()
+    lines = []
+    operators, ratios, sequences = (
+        view.traced("kernels"),
+        (view.a.computed_ratio(), view.b.computed_ratio()),
+        (view.sequences()),
+    )
+    if operators[0] and operators[1] and abs(operators[1] / operators[0] - 1) > 0.05:
+        lines.append(f"kernels (operators) a traced step: {operators[0]:,.0f} in {a}, {operators[1]:,.0f} in {b}")
+    if ratios[0] is not None and ratios[1] is not None and abs(ratios[1] - ratios[0]) > 0.02:
+        lines.append(f"prompt tokens computed per token asked for: {ratios[0]:.0%} in {a}, {ratios[1]:.0%} in {b}")
+    if sequences[0] and sequences[1] and abs(sequences[1] / sequences[0] - 1) > 0.05:
+        lines.append(f"sequences a decode step: {sequences[0]:.1f} in {a}, {sequences[1]:.1f} in {b}")
+    return tuple(lines)
+
+
+def evidence(name: str, pair: Pair, unit: str, source: str) -> tuple[Evidence, ...]:
+    """One piece of evidence; nothing where neither run knows it."""
+    if pair[0] is None and pair[1] is None:
+        return ()
+    return (Evidence(name=name, a=pair[0], b=pair[1], unit=unit, source=source),)
+
+
+def time_text(seconds: float) -> str:
+    """A time in the unit that fits it, three digits."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(seconds) >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns" if seconds else "0 s"
+
+
+def both(pair: Pair) -> bool:
+    """Whether both runs know the number."""
+    return pair[0] is not None and pair[1] is not None
+
+
+def _per_step(measured: Measured, model: RunModel | None, cause: str, part: str | None) -> float | None:
+    if model is None or measured.steps is None or not model.device:
+        return None
+    load = measured.steps.load
+    components = model.components(load)
+    chosen = [v for (c, p), v in components.items() if c == cause and part in (None, p)]
+    return sum(chosen) / max(float(load.weight.sum()), 1e-12)
+
+
+def _traced(account: DeviceAccount | None, what: str) -> float | None:
+    if account is None or account.steps is None:
+        return None
+    steps = account.steps
+    if what == "kernels":
+        return float(steps.kernels.mean())
+    if what == "replayed":
+        return float(steps.replayed.sum() / max(int(steps.kernels.sum()), 1))
+    if what == "replayed_steps":
+        return float(np.mean(steps.graph_launches > 0))
+    return float(steps.graph_launches.mean())
+
+
+def _sequences(measured: Measured) -> float | None:
+    if measured.steps is None:
+        return None
+    load = measured.steps.load
+    decoding = load.decode > 0
+    weight = load.weight[decoding]
+    return float(weight @ load.decode[decoding] / weight.sum()) if weight.sum() > 0 else None
+
+
+def _steps(measured: Measured) -> float | None:
+    return None if measured.steps is None else float(measured.steps.load.weight.sum()) / max(measured.tokens, 1)
+
+
+def _source(measured: Measured, kind: str) -> str:
+    run = measured.run
+    if kind == "trace":
+        return measured.traced.trace if measured.traced is not None else "no trace"
+    if kind == "steps":
+        return measured.steps.source if measured.steps is not None else "no steps"
+    if kind == "metrics":
+        if not run.snapshots:
+            return "no metrics"
+        return f"{run.snapshots[0].path} … {run.snapshots[-1].path}"
+    if kind == "counters":
+        return run.counters[0].path if run.counters else "no device counters"
+    return measured.bench.path

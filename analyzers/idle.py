@@ -1,0 +1,168 @@
+"""Why a device waited: each idle gap gets the cause that its ending shows.
+
+The launch of the kernel that ends a gap tells: if the call began after the gap did, the host was late (inside a step
+that is the launch itself, between steps whatever the host did until then); if the call had long been made, the device
+waited for another stream, for the launch to arrive, or for itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profiler.analyzers.timeline import Sweep, sweep
+from profiler.analyzers.trace_steps import Launched, Spans
+from profiler.model.requests import Floats, Ints
+from profiler.model.trace import EventTable, Kind, Trace
+
+# Idle causes. The part before the colon says where the gap lies; the part after it what filled it.
+IN_STEP_LAUNCH: Final = "in step: launch"
+IN_STEP_DEVICE: Final = "in step: device"
+IN_STEP_HOST: Final = "in step: host"
+IN_STEP_UNKNOWN: Final = "in step: not known"
+BETWEEN_PREFIX: Final = "between steps: "
+BETWEEN_HOST: Final = BETWEEN_PREFIX + "host"
+BETWEEN_DEVICE: Final = BETWEEN_PREFIX + "device"
+BETWEEN_UNKNOWN: Final = BETWEEN_PREFIX + "not known"
+OUTSIDE: Final = "outside the steps"
+NO_WORK: Final = "no work"
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Idle pieces as columns of one length: nanoseconds, the cause, and the step that ends the gap (-1: none)."""
+
+    nanoseconds: Floats
+    cause: tuple[str, ...]
+    step: Ints
+
+    def by_cause(self) -> dict[str, float]:
+        """Nanoseconds by cause, in alphabetical order of the causes."""
+        found: defaultdict[str, float] = defaultdict(float)
+        for cause, length in zip(self.cause, self.nanoseconds.tolist(), strict=True):
+            found[cause] += length
+        return dict(sorted(found.items()))
+
+
+def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Sweep, spans: Spans) -> Gaps:
+    """The gaps of a GPU. ``events`` are the device's, sorted by start; ``links`` joins them to launches and steps."""
+    ending = np.searchsorted(events.start, swept.gap_end)
+    before = np.searchsorted(events.start, swept.gap_start, side="right") - 1
+    phases = _Phases(trace)
+    pieces = _Pieces()
+    step, call = links.step, links.call
+    for gap_start, gap_end, after, prior in zip(
+        swept.gap_start.tolist(), swept.gap_end.tolist(), ending.tolist(), before.tolist(), strict=True
+    ):
+        owner, launch = int(step[after]), int(call[after])
+        launch_start = int(links.calls.start[launch]) if launch >= 0 else None
+        late = launch_start is not None and launch_start >= gap_start
+        if len(spans) == 0:
+            cause = IN_STEP_UNKNOWN if launch_start is None else IN_STEP_LAUNCH if late else IN_STEP_DEVICE
+            pieces.add(gap_end - gap_start, cause, -1)
+        elif owner < 0:
+            pieces.add(gap_end - gap_start, OUTSIDE, -1)
+        elif owner == step[prior]:
+            cause = IN_STEP_UNKNOWN if launch_start is None else IN_STEP_LAUNCH if late else IN_STEP_DEVICE
+            pieces.add(gap_end - gap_start, cause, owner)
+        elif launch_start is None:
+            pieces.add(gap_end - gap_start, BETWEEN_UNKNOWN, owner)
+        elif not late:
+            pieces.add(gap_end - gap_start, BETWEEN_DEVICE, owner)
+        else:
+            thread = int(links.calls.thread[launch])
+            pieces.between(phases, thread, gap_start, min(launch_start, gap_end), gap_end, owner)
+    return pieces.done()
+
+
+def gaps_on_cpu(trace: Trace, events: EventTable, swept: Sweep, spans: Spans) -> Gaps:
+    """The gaps of a CPU engine's worker: inside a step's span the host, outside it whatever phase is annotated."""
+    phases = _Phases(trace)
+    pieces = _Pieces()
+    for gap_start, gap_end in zip(swept.gap_start.tolist(), swept.gap_end.tolist(), strict=True):
+        if not len(spans):
+            pieces.add(gap_end - gap_start, IN_STEP_HOST, -1)
+            continue
+        first = int(np.searchsorted(spans.start, gap_start, side="right")) - 1
+        last = int(np.searchsorted(spans.start, gap_end, side="left")) - 1
+        cursor = gap_start
+        for owner in range(first, last + 1):
+            inside = min(int(spans.end[owner]), gap_end) if owner >= 0 else gap_start
+            until = min(int(spans.start[owner + 1]), gap_end) if owner + 1 < len(spans) else gap_end
+            if inside > cursor:
+                pieces.add(inside - cursor, IN_STEP_HOST, owner)
+                cursor = inside
+            # What follows a span is spent on the way to the next step.
+            ends_at = owner + 1 if owner + 1 < len(spans) and until == int(spans.start[owner + 1]) else owner
+            if until > cursor:
+                thread = int(spans.thread[max(owner, 0)]) if spans.thread is not None else -1
+                pieces.between(phases, thread, cursor, until, until, ends_at)
+                cursor = until
+    return pieces.done()
+
+
+def annotated_phases(trace: Trace) -> float:
+    """Seconds of all annotated host phases but idling, forward passes and what lies inside another phase."""
+    outside = {"idle", "forward"}
+    names = [index for index, phase in trace.phases.items() if phase not in outside]
+    events = trace.events
+    host = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
+    marked = events.select(host & np.isin(events.name, np.array(sorted(names), np.int32)))
+    return float(sweep(marked.start, marked.end, np.zeros(len(marked), np.int64)).busy) / 1e9 if len(marked) else 0.0
+
+
+class _Phases:
+    """Annotated host phases (receive, schedule, prepare_inputs, …) by thread, outer and inner, sorted by start."""
+
+    def __init__(self, trace: Trace) -> None:
+        events = trace.events
+        host = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
+        marked = host & np.isin(events.name, np.array(sorted(trace.phases), np.int32))
+        table = events.select(marked)
+        table = table.select(np.argsort(table.start, kind="stable"))
+        self._by_thread: dict[int, tuple[Ints, Ints, list[str]]] = {}
+        for thread in np.unique(table.thread).tolist():
+            rows = table.select(table.thread == thread)
+            names = [trace.phases[i] for i in rows.name.tolist()]
+            self._by_thread[thread] = (rows.start, np.maximum.accumulate(rows.end), names)
+
+    def cover(self, thread: int, start: int, end: int) -> list[tuple[str, int]]:
+        """(phase, ns) of the annotated phases within [start, end) on a thread; parts that none covers are left out."""
+        found = self._by_thread.get(thread)
+        if found is None:
+            return []
+        starts, ends, names = found
+        covered, cursor = [], start
+        for i in range(int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(starts, end))):
+            begin, stop = max(int(starts[i]), cursor), min(int(ends[i]), end)
+            if stop > begin:
+                covered.append((names[i], stop - begin))
+                cursor = stop
+        return covered
+
+
+class _Pieces:
+    def __init__(self) -> None:
+        self._lengths: list[float] = []
+        self._causes: list[str] = []
+        self._steps: list[int] = []
+
+    def add(self, nanoseconds: float, cause: str, step: int) -> None:
+        if nanoseconds > 0:
+            self._lengths.append(float(nanoseconds))
+            self._causes.append(cause)
+            self._steps.append(step)
+
+    def between(self, phases: _Phases, thread: int, start: int, launch: int, end: int, step: int) -> None:
+        """A gap between two steps: the host's phases until the launch call began, then the launch itself."""
+        covered = phases.cover(thread, start, launch)
+        for phase, length in covered:
+            self.add(length, NO_WORK if phase == "idle" else BETWEEN_PREFIX + phase, step)
+        self.add(launch - start - sum(length for _, length in covered), BETWEEN_HOST, step)
+        self.add(end - launch, BETWEEN_PREFIX + "launch", step)
+
+    def done(self) -> Gaps:
+        return Gaps(np.array(self._lengths), tuple(self._causes), np.array(self._steps, np.int64))

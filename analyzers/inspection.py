@@ -1,0 +1,107 @@
+"""One run in, what is in it out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.diagnosis import engine_of, problems_of
+from profiler.analyzers.gap.measured import trace_load
+from profiler.analyzers.metrics import metrics_of
+from profiler.model.diagnosis import DocumentProblem
+from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, Inspection
+from profiler.model.requests import Floats
+from profiler.model.run import Run
+
+SCHEMA = "profiler.inspection/1"
+
+
+def inspect(run: Run) -> Inspection:
+    """The inspection document of a run."""
+    accounts = [account for trace in run.traces for account in accounts_of(trace)]
+    sources = (*_log_steps(run), *_traced_steps(accounts))
+    unknown = [(a.unclassified_share, a.busy_ns) for a in accounts if a.unclassified_share is not None]
+    busy = sum(weight for _, weight in unknown)
+    bench = run.benches[-1] if run.benches else None
+    return Inspection(
+        schema=SCHEMA,
+        run=run.name,
+        files=tuple(
+            InspectedFile(
+                path=file.path,
+                format=file.format,
+                bytes=file.bytes,
+                read=file.read,
+                problems=tuple(
+                    DocumentProblem(
+                        run=run.name, file=p.file, severity=p.severity, detail=p.detail, place=p.place, count=p.count
+                    )
+                    for p in file.problems
+                ),
+            )
+            for file in run.files
+        ),  # fmt: skip
+        engine=engine_of(run),
+        facts={key: f"{fact.value} [{fact.source}]" for key, fact in sorted(run.facts.items())},
+        requests=sum(b.completed + b.failed for b in run.benches),
+        steps=max((source.steps for source in sources), default=0),
+        step_sources=sources,
+        devices=tuple(_device(account) for account in accounts),
+        unclassified_share=sum(share * weight for share, weight in unknown) / busy if busy else None,
+        metrics={} if bench is None else metrics_of(bench),
+        problems=problems_of(run),
+    )
+
+
+def _device(account: DeviceAccount) -> InspectedDevice:
+    return InspectedDevice(
+        device=account.device,
+        trace=account.trace,
+        name=account.name,
+        kernels=account.kernels,
+        kernel_seconds=account.kernel_ns / 1e9,
+        busy_seconds=account.busy_ns / 1e9,
+        window_seconds=account.window_ns / 1e9,
+        categories={name: ns / 1e9 for name, ns in sorted(account.busy.items(), key=lambda item: -item[1])},
+        idle={name: ns / 1e9 for name, ns in sorted(account.idle.items(), key=lambda item: -item[1])},
+        unclassified_share=account.unclassified_share,
+    )
+
+
+def _log_steps(run: Run) -> list[InspectedSteps]:
+    found = []
+    for log in run.logs:
+        steps = log.steps
+        if len(steps):
+            prefill, decode = np.maximum(steps.prefill_requests, 0), np.maximum(steps.decode_requests, 0)
+            kind = "one line a step" if log.every_step else "a line every few decode steps"
+            found.append(_counted(f"{log.path} ({kind})", prefill, decode, steps.seconds, inferred=False))
+    return found
+
+
+def _traced_steps(accounts: list[DeviceAccount]) -> list[InspectedSteps]:
+    found = []
+    for account in accounts:
+        if account.steps is not None:
+            load, known = trace_load(account.steps)
+            spans, count = account.steps.spans, len(account.steps.first)
+            prefill, decode = np.zeros(count), np.zeros(count)
+            prefill[known], decode[known] = load.prefill_requests, load.decode
+            source = f"{account.trace} on {account.device} ({spans.source})"
+            found.append(_counted(source, prefill, decode, account.steps.seconds, inferred=spans.inferred))
+    return found
+
+
+def _counted(source: str, prefill: Floats, decode: Floats, seconds: Floats, *, inferred: bool) -> InspectedSteps:
+    known = np.isfinite(seconds)
+    stated = bool((prefill > 0).any() or (decode > 0).any())
+    return InspectedSteps(
+        source=source,
+        steps=len(prefill),
+        prefill=int(((prefill > 0) & (decode == 0)).sum()),
+        decode=int(((prefill == 0) & (decode > 0)).sum()),
+        mixed=int(((prefill > 0) & (decode > 0)).sum()),
+        mean_sequences=float((prefill + decode).mean()) if stated else None,
+        mean_seconds=float(seconds[known].mean()) if known.any() else None,
+        inferred=inferred,
+    )

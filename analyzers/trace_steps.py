@@ -1,0 +1,150 @@
+"""The steps of a trace: which span each step has on the host, and which step each device event belongs to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from profiler.model.requests import Ints
+from profiler.model.steps import StepLabel
+from profiler.model.trace import NO_ID, EventTable, Kind, Trace
+
+_PROFILER_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
+_GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
+# A graph that is a step holds a whole model; the pieces of a piecewise graph hold a few kernels each.
+_KERNELS_OF_A_STEP: Final = 100
+# Device annotations start up to this much before their kernels (pytorch/kineto#914).
+SLACK_NS: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Steps in order: ``start``/``end`` in ns on the host's timeline (``on_device`` False) or the device's.
+
+    ``source`` says how they were found; ``inferred`` is True unless an engine's own annotation names them.
+    """
+
+    start: Ints
+    end: Ints
+    labels: tuple[StepLabel, ...]
+    source: str
+    inferred: bool
+    on_device: bool = False
+    thread: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def owner(self, instant: Ints) -> Ints:
+        """The step that each instant falls to: a step owns all until the next begins; -1 before the first."""
+        return np.searchsorted(self.start, instant, side="right").astype(np.int64) - 1
+
+
+def spans_of(trace: Trace) -> Spans:
+    """The best steps that the trace offers, possibly none."""
+    events = trace.events
+    labelled = np.array(sorted(trace.labels), np.int32)
+    for kind, on_device in ((Kind.ANNOTATION, False), (Kind.OPERATOR, False), (Kind.DEVICE_ANNOTATION, True)):
+        marked = events.select((events.kind == kind) & np.isin(events.name, labelled))
+        if len(marked):
+            return _outermost(trace, marked, "step annotations", inferred=False, on_device=on_device)
+    steps = np.array([i for i, name in enumerate(trace.names) if _PROFILER_STEP.match(name)], np.int32)
+    for kind, on_device in ((Kind.ANNOTATION, False), (Kind.DEVICE_ANNOTATION, True)):
+        marked = events.select((events.kind == kind) & np.isin(events.name, steps))
+        if len(marked):
+            return _outermost(trace, marked, "ProfilerStep annotations", inferred=True, on_device=on_device)
+    return _graph_launches(trace)
+
+
+def is_graph_launch(trace: Trace, launches: EventTable) -> np.ndarray:
+    """Which launch calls replay a CUDA or HIP graph, whatever their prefix (cuda, cu, hip)."""
+    graph = np.array([bool(_GRAPH_LAUNCH.search(name)) for name in trace.names], bool)
+    return graph[launches.name] if len(launches) else np.zeros(0, bool)
+
+
+def _graph_launches(trace: Trace) -> Spans:
+    launches = trace.events.of(Kind.LAUNCH)
+    launches = launches.select(is_graph_launch(trace, launches))
+    kernels = trace.events.of(Kind.KERNEL)
+    ids, counts = np.unique(kernels.correlation, return_counts=True)
+    position = np.searchsorted(ids, launches.correlation)
+    position[position >= len(ids)] = 0
+    sizes = np.where(len(ids) and ids[position] == launches.correlation, counts[position], 0) if len(ids) else 0
+    whole = launches.select(np.asarray(sizes >= _KERNELS_OF_A_STEP)) if len(ids) else launches.select(slice(0, 0))
+    order = np.argsort(whole.start, kind="stable")
+    whole = whole.select(order)
+    labels = tuple(StepLabel() for _ in range(len(whole)))
+    return Spans(whole.start, whole.end, labels, "graph launches", True, thread=whole.thread.astype(np.int64))
+
+
+def _outermost(trace: Trace, marked: EventTable, source: str, *, inferred: bool, on_device: bool) -> Spans:
+    """Spans in order; one that lies inside another (two grammars mark the same step) only adds what it knows."""
+    marked = marked.select(np.lexsort((-marked.duration, marked.start)))
+    starts: list[int] = []
+    ends: list[int] = []
+    threads: list[int] = []
+    labels: list[StepLabel] = []
+    for name, start, end, thread in zip(
+        marked.name.tolist(), marked.start.tolist(), marked.end.tolist(), marked.thread.tolist(), strict=True
+    ):
+        label = trace.labels.get(name, StepLabel())
+        if starts and start >= starts[-1] - SLACK_NS and end <= ends[-1] + SLACK_NS and start < ends[-1]:
+            labels[-1] = _joined(labels[-1], label)
+            continue
+        starts.append(start)
+        ends.append(end)
+        threads.append(thread)
+        labels.append(label)
+    return Spans(
+        np.array(starts, np.int64), np.array(ends, np.int64), tuple(labels), source, inferred, on_device,
+        np.array(threads, np.int64),
+    )  # fmt: skip
+
+
+def _joined(first: StepLabel, second: StepLabel) -> StepLabel:
+    known = {
+        field: getattr(second, field)
+        for field in StepLabel.__dataclass_fields__
+        if getattr(first, field) is None and getattr(second, field) is not None
+    }
+    return replace(first, **known)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """For each device event: the index of its launch call in ``calls`` (-1: none in the trace), and its step (-1)."""
+
+    calls: EventTable
+    call: Ints
+    step: Ints
+
+
+def launched(trace: Trace, device_events: EventTable, spans: Spans) -> Launched:
+    """Join device events to their launch calls by correlation, and both to the steps.
+
+    An event whose launch is not in the trace belongs to the step of the device event before it.
+    """
+    calls = trace.events.of(Kind.LAUNCH)
+    calls = calls.select(calls.correlation != NO_ID)
+    order = np.argsort(calls.correlation, kind="stable")
+    calls = calls.select(order)
+    at = np.searchsorted(calls.correlation, device_events.correlation)
+    at[at >= len(calls)] = 0
+    if len(calls):
+        call = np.where(calls.correlation[at] == device_events.correlation, at, -1).astype(np.int64)
+        call[device_events.correlation == NO_ID] = -1
+    else:
+        call = np.full(len(device_events), -1, np.int64)
+    if not len(spans):
+        return Launched(calls, call, np.full(len(device_events), -1, np.int64))
+    if spans.on_device:
+        return Launched(calls, call, spans.owner(device_events.start + SLACK_NS))
+    anchor = calls.start[call] if len(calls) else np.zeros(len(device_events), np.int64)
+    step = np.where(call >= 0, spans.owner(anchor), -2)
+    known = np.where(step != -2, np.arange(len(step)), -1)
+    known = np.maximum.accumulate(known)
+    filled = np.where(known >= 0, step[np.maximum(known, 0)], -1)
+    return Launched(calls, call, filled.astype(np.int64))

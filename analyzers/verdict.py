@@ -1,0 +1,91 @@
+"""What may be claimed of a pair, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from profiler.model.diagnosis import FairnessRule, Gap, RunSummary, Verdict, Winner
+
+Status = Literal["winner", "no difference", "not comparable", "insufficient evidence"]
+
+
+def winner_of(gap: float, interval: tuple[float, float] | None, higher_is_better: bool) -> Winner | None:
+    """Who leads on a metric: None where the interval holds zero, or where there is none."""
+    if interval is None or interval[0] <= 0.0 <= interval[1]:
+        return None
+    return "b" if (gap > 0) == higher_is_better else "a"
+
+
+def verdict_of(
+    gaps: Sequence[Gap],
+    rules: Sequence[FairnessRule],
+    runs: tuple[RunSummary, RunSummary],
+    missing: Sequence[str],
+    differences: Sequence[str],
+) -> Verdict:
+    """The verdict on the first gap that is a throughput; without one there is no evidence for a winner.
+
+    ``differences`` are what the counters show whether or not the seconds do; they are named where no winner is.
+    """
+    primary = next((g for g in gaps if g.metric == "output_throughput"), None)
+    a, b = runs[0].name, runs[1].name
+    if primary is None:
+        headline = f"No winner is named between {a} and {b}: throughput was not measured in both runs."
+        rest = ""
+        if gaps:
+            rest = (
+                f"Their traces are compared: a step takes {gaps[0].a * 1e3:.4g} ms of device time in {a} and "
+                f"{gaps[0].b * 1e3:.4g} ms in {b}."
+            )
+        return _verdict("insufficient evidence", None, headline, rest, missing)
+    described = _described(primary, runs)
+    blocking = [r for r in rules if r.severity == "block" and r.status == "fail"]
+    if blocking:
+        reasons = [f"{r.rule}: {r.detail}" for r in blocking]
+        return _verdict("not comparable", None, f"Not comparable: {blocking[0].detail}.", described, reasons)
+    if primary.winner is None:
+        headline = f"No difference shown in output throughput: {described}"
+        reasons = []
+        if primary.interval is not None:
+            low, high = primary.interval
+            reasons.append(f"the 95% interval of the gap, {low:+.4g} to {high:+.4g} tokens/s, holds zero")
+        rest = f"What differs all the same: {'; '.join(differences)}." if differences else ""
+        return _verdict("no difference", None, headline, rest, reasons)
+    return _verdict("winner", primary.winner, described, _why(primary), ())
+
+
+def _verdict(status: Status, winner: Winner | None, headline: str, rest: str, reasons: Sequence[str]) -> Verdict:
+    text = f"{headline} {rest}" if rest else headline
+    return Verdict(status=status, winner=winner, text=text, headline=headline, reasons=tuple(reasons))
+
+
+def _described(gap: Gap, runs: tuple[RunSummary, RunSummary]) -> str:
+    names = [_title(run) for run in runs]
+    relative = "" if gap.relative is None else f": {abs(gap.relative):.1%} {'less' if gap.gap < 0 else 'more'}"
+    text = f"{names[1]} serves {gap.b:,.1f} output tokens/s where {names[0]} serves {gap.a:,.1f}{relative}"
+    if gap.interval is not None and gap.a and gap.winner is not None:
+        low, high = sorted(abs(bound / gap.a) for bound in gap.interval)
+        text += f" (95%: {low:.1%} to {high:.1%})"
+    return text + "."
+
+
+def _title(run: RunSummary) -> str:
+    engine = run.engine.name
+    if engine is None:
+        return run.name
+    version = f" {run.engine.version}" if run.engine.version else ""
+    return f"{run.name} ({engine}{version})"
+
+
+def _why(gap: Gap) -> str:
+    """The rows that carry at least a tenth of the gap, largest first, each with its own sentence."""
+    rows = [row for row in gap.causes if row.share is not None and row.share >= 0.1]
+    parts = []
+    for row in rows[:3]:
+        certain = row.interval is not None and not row.interval[0] <= 0.0 <= row.interval[1]
+        hedge = "" if certain else " (its interval holds zero)"
+        parts.append(f"{row.share:.0%} of the gap is {row.cause.replace('_', ' ')}{hedge}: {row.summary}.")
+    if gap.unexplained.share is not None and abs(gap.unexplained.share) >= 0.1:
+        parts.append(f"{gap.unexplained.share:.0%} is unexplained.")
+    return " ".join(parts)

@@ -1,0 +1,10 @@
+"""The engines that are known, one file each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from profiler.collectors.engines import sglang, vllm
+from profiler.model.extension import Engine
+
+ENGINES: Final[tuple[Engine, ...]] = (vllm.ENGINE, sglang.ENGINE)

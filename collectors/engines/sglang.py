@@ -1,0 +1,310 @@
+"""SGLang, versions 0.3.6 to 0.5.23: metric names, step annotations, log lines, knobs, /get_server_info.
+
+Read off SGLang's own source (srt/observability/metrics_collector.py, srt/managers/scheduler.py, srt/server_args.py) and
+off logs and answers recorded with 0.5.23.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from profiler.collectors import python_repr
+from profiler.collectors.knob_values import from_fields, leaves
+from profiler.collectors.redaction import redact
+from profiler.collectors.step_annotations import detailed
+from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.steps import Phase, StepLabel
+
+METRICS: Final = {
+    "sglang:num_running_reqs": "running_requests",
+    "sglang:num_queue_reqs": "waiting_requests",
+    "sglang:token_usage": "kv_usage",
+    "sglang:full_token_usage": "kv_usage",  # models with sliding-window layers
+    "sglang:prompt_tokens": "prompt_tokens",
+    "sglang:cached_tokens": "cached_tokens",
+    "sglang:generation_tokens": "generation_tokens",
+    "sglang:num_retracted_requests": "preemptions",  # 0.5.7 and later
+    "sglang:total_retracted_reqs": "preemptions",  # 0.4.10 to 0.5.2: a gauge that only grows
+    "sglang:num_requests": "requests",
+    "sglang:queue_time_seconds": "queue_seconds",
+    "sglang:queue_time_s": "queue_seconds",  # until 0.5.2
+    "sglang:time_to_first_token_seconds": "ttft_seconds",
+    "sglang:inter_token_latency_seconds": "itl_seconds",
+    "sglang:time_per_output_token_seconds": "itl_seconds",  # until 0.4.4
+    "sglang:e2e_request_latency_seconds": "e2e_seconds",
+}
+# (concept, metric, label, values): values are patterns joined by "|", "!" in front takes all others.
+METRIC_LABELS: Final = (
+    ("computed_prompt_tokens", "sglang:realtime_tokens", "mode", "prefill_compute"),  # brought up to date when logging
+    ("prefix_queries", "sglang:prefill_effective_tokens", "mode", "*"),  # every looked-up token
+    ("prefix_hits", "sglang:prefill_effective_tokens", "mode", "*_hit"),
+    ("prefill_seconds", "sglang:per_stage_req_latency_seconds", "stage", "prefill_forward"),
+    # The stages add up to the loop's wall time. An idle loop still passes through the other stages, so
+    # sglang:scheduler_idle_seconds_total (no work at all) is longer than the stage "idle" and would be counted twice.
+    ("executor_seconds", "sglang:scheduler_stage_seconds", "category", "run_batch"),
+    ("scheduler_seconds", "sglang:scheduler_stage_seconds", "category", "!run_batch|idle"),
+    ("idle_seconds", "sglang:scheduler_stage_seconds", "category", "idle"),
+    ("eager_steps", "sglang:cuda_graph_passes", "mode", "*_none"),
+    ("graph_steps", "sglang:cuda_graph_passes", "mode", "!*_none"),
+    ("steps", "sglang:cuda_graph_passes", "mode", "*"),
+)
+
+KNOBS: Final = (
+    Knob("max_num_seqs", ("--max-running-requests",), ("max_running_requests",)),
+    Knob("token_budget", ("--chunked-prefill-size",), ("chunked_prefill_size",)),
+    Knob("chunked_prefill", ("--chunked-prefill-size",), ("chunked_prefill_size",)),
+    Knob("max_prefill_tokens", ("--max-prefill-tokens",), ("max_prefill_tokens",)),
+    Knob("mixed_prefill", ("--enable-mixed-chunk",), ("enable_mixed_chunk",)),
+    Knob("prefix_cache", ("--disable-radix-cache",), ("-disable_radix_cache",)),
+    Knob("cuda_graph", ("--disable-cuda-graph",), ("-disable_cuda_graph",)),
+    Knob("cuda_graph_mode", ("--cuda-graph-backend-decode",), ("cuda_graph_backend_decode", "decode.backend")),
+    Knob(
+        "cuda_graph_max_batch",
+        ("--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),  # the second until 0.5.12
+        ("cuda_graph_max_bs_decode", "cuda_graph_max_bs", "decode.max_bs"),
+    ),
+    Knob(
+        "cuda_graph_batches", ("--cuda-graph-bs-decode", "--cuda-graph-bs"), ("cuda_graph_bs_decode", "cuda_graph_bs")
+    ),
+    Knob("cuda_graph_padding", ("--disable-cuda-graph-padding",), ("-disable_cuda_graph_padding",)),
+    Knob("overlap", ("--disable-overlap-schedule",), ("-disable_overlap_schedule",)),
+    Knob("kv_dtype", ("--kv-cache-dtype",), ("kv_cache_dtype",)),
+    Knob("kv_block_size", ("--page-size",), ("page_size",)),
+    Knob("kv_tokens", ("--max-total-tokens",), ("max_total_num_tokens", "max_total_tokens")),
+    Knob("memory_fraction", ("--mem-fraction-static",), ("mem_fraction_static",)),
+    Knob("tensor_parallel", ("--tp-size", "--tensor-parallel-size", "--tp"), ("tp_size",)),
+    Knob("pipeline_parallel", ("--pp-size", "--pipeline-parallel-size"), ("pp_size",)),
+    Knob("data_parallel", ("--dp-size", "--data-parallel-size", "--dp"), ("dp_size",)),
+    Knob("expert_parallel", ("--ep-size", "--expert-parallel-size", "--ep"), ("ep_size",)),
+    Knob("schedule_policy", ("--schedule-policy",), ("schedule_policy",)),
+    Knob("admission_caution", ("--schedule-conservativeness",), ("schedule_conservativeness",)),
+    Knob("max_model_len", ("--context-length",), ("context_length", "context_len")),
+    Knob("dtype", ("--dtype",), ("dtype",)),
+    Knob("quantization", ("--quantization",), ("quantization",)),
+    Knob("attention_backend", ("--attention-backend",), ("attention_backend",)),
+    Knob("stream_interval", ("--stream-interval",), ("stream_interval",)),
+    Knob("steps_per_schedule", ("--num-continuous-decode-steps",), ("num_continuous_decode_steps",)),
+    Knob("speculative", ("--speculative-algorithm",), ("speculative_algorithm",)),
+    Knob("compile", ("--enable-torch-compile",), ("enable_torch_compile",)),
+    Knob("frontend_processes", ("--tokenizer-worker-num",), ("tokenizer_worker_num",)),
+    Knob("step_log_interval", ("--decode-log-interval",), ("decode_log_interval",)),
+)
+
+HOST_PHASES: Final = {
+    "scheduler.recv_requests": "receive",
+    "scheduler.process_input_requests": "receive",
+    "scheduler.get_next_batch_to_run": "schedule",
+    "scheduler.process_queue": "schedule",
+    "scheduler.run_batch": "forward",
+    "scheduler.process_batch_result": "process_output",
+    "scheduler.sanity_check_cache": "other",
+    "scheduler.idle": "idle",
+    "scheduler.other": "other",
+    "recv_requests": "receive",  # under pipeline parallelism, 0.5.7 and later
+    "get_next_batch_to_run": "schedule",
+    "run_batch": "forward",
+    "process_batch_result": "process_output",
+    "copy_result_to_cpu": "process_output",
+    "schedule": "schedule",
+    "prepare_inputs": "prepare_inputs",
+}
+
+_STEP: Final = re.compile(
+    r"step\[([A-Z_0-9]{1,40}) bs=(\d{1,18})(?: toks=(\d{1,18}))?((?: [a-z_]{1,20}=\d{1,18}){0,20})\]"
+)
+_SUM: Final = re.compile(r"([a-z_]+)=(\d+)")
+_CLOCK: Final = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
+_BATCH: Final = re.compile(r"\b(Prefill|Decode) batch(?: \[\d+\])?[.,:] ?(.*)")
+_FIELD: Final = re.compile(r"(#?[A-Za-z][^:,]*): ([^,]+)")
+_ARGUMENTS: Final = re.compile(r"server_args=(?=ServerArgs\(|\{)")
+_POOL: Final = re.compile(
+    r"\b(max_total_num_tokens|chunked_prefill_size|max_prefill_tokens|max_running_requests|context_len)=(-?\d{1,18})"
+)
+_VERSION: Final = re.compile(r"\bsglang(?:[ _]version)?[ =:]+v?(\d+\.\d+\.\d+\S*)", re.I)
+_EVENTS: Final = (
+    ("preemption", re.compile(r"Retract requests|Decode out of memory happened")),
+    ("graph_capture", re.compile(r"Capture (?:\w+ )?(?:cuda|cpu|npu) graph (?:begin|end)", re.I)),
+    ("compile", re.compile(r"torch\.?compile.*(?:begin|end|took)", re.I)),
+    ("error", re.compile(r"Traceback \(most recent call last\)|Scheduler hit an exception|\] ERROR\b")),
+)
+_DECODING: Final = frozenset({"DECODE", "TARGET_VERIFY", "VERIFY"})
+_EXTENDING: Final = frozenset({"EXTEND", "SPLIT_PREFILL", "DLLM_EXTEND", "PREBUILT"})
+
+
+def step_label(name: str) -> StepLabel | None:
+    """A ``step[MODE bs=.. toks=..]`` annotation (0.5.12 and later), with the sums of ``detailed_annotations``.
+
+    MODE is that of model_executor/forward_batch_info.py, VERIFY and DRAFT those of 0.5.20. Draft steps are marked; a
+    mixed step without sums states the total of its requests only.
+    """
+    match = _STEP.fullmatch(name)
+    if match is None:
+        return detailed(name)
+    mode, batch = match[1], int(match[2])
+    tokens = None if match[3] is None else int(match[3])
+    sums = {key: int(value) for key, value in _SUM.findall(match[4])}
+    if mode.startswith("DRAFT"):
+        return StepLabel(phase="prefill" if "EXTEND" in mode else "decode", requests=batch, draft=True)
+    if mode == "IDLE" or mode == "DUMMY_FIRST":
+        return StepLabel(phase="idle", requests=batch)
+    if mode in _DECODING:
+        return StepLabel(
+            phase="decode",
+            prefill_requests=0,
+            prefill_tokens=0,
+            decode_requests=batch,
+            decode_tokens=sums.get("g_sq", batch if mode == "DECODE" else None),
+            decode_context=sums.get("g_sk"),
+            requests=batch,
+        )
+    if mode in _EXTENDING:
+        return StepLabel(
+            phase="prefill",
+            prefill_requests=batch,
+            prefill_tokens=sums.get("c_sq", tokens),
+            decode_requests=0,
+            decode_tokens=0,
+            prefill_context=sums.get("c_sk"),
+            requests=batch,
+        )
+    known: Phase | None = "mixed" if mode == "MIXED" else None
+    return StepLabel(
+        phase=known,
+        prefill_requests=sums.get("c"),
+        prefill_tokens=sums.get("c_sq"),
+        decode_requests=sums.get("g"),
+        decode_tokens=sums.get("g_sq"),
+        prefill_context=sums.get("c_sk"),
+        decode_context=sums.get("g_sk"),
+        requests=batch,
+        tokens=tokens,
+    )
+
+
+def log_step(line: str) -> LogStep | None:
+    """A ``Prefill batch`` line (every prefill) or a ``Decode batch`` line (every ``--decode-log-interval`` steps, so
+    sampled). Both are comma-separated fields since 0.3.6; the head ends in a full stop until 0.5.2. ``#running-req`` of
+    a prefill line counts requests outside of the prefill: they wait for it, or (mixed chunk) decode in the same step."""
+    match = _BATCH.search(line) if " batch" in line else None
+    if match is None:
+        return None
+    fields = {key.strip(): value.strip() for key, value in _FIELD.findall(match[2])}
+    usage = _number(fields.get("token usage", fields.get("full token usage")))
+    waiting = _whole(fields.get("#queue-req"))
+    graph = next((value == "True" for key, value in fields.items() if key.endswith(" graph")), None)
+    if match[1] == "Prefill":
+        requests, tokens = _whole(fields.get("#new-seq")), _whole(fields.get("#new-token"))
+        if requests is None or tokens is None:
+            return None
+        label = StepLabel("prefill", requests, tokens, 0, 0)
+        cached = _whole(fields.get("#cached-token"))
+        beside = _whole(fields.get("#running-req"))
+        return LogStep(label, cached_tokens=cached, waiting=waiting, kv_usage=usage, graph=graph, beside=beside)
+    running = _whole(fields.get("#running-req"))
+    if running is None:
+        return None
+    # With speculative decoding a step may bring several tokens a request; "accept len" is an average over steps.
+    tokens = None if "accept len" in fields else running
+    label = StepLabel("decode", 0, 0, running, tokens, decode_context=_whole(fields.get("#token")))
+    return LogStep(label, sampled=True, waiting=waiting, kv_usage=usage, graph=graph)
+
+
+def log_clock(line: str) -> float | None:
+    """Seconds since the epoch, the stamp's local time read as UTC (``[2026-11-30 06:08:33.123 TP0] …``)."""
+    match = _CLOCK.search(line, 0, 200)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
+    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    fraction = float(f"0.{match[7]}") if match[7] else 0.0
+    return calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400 + fraction
+
+
+def log_facts(line: str) -> Mapping[str, object]:
+    """Settings of the ``server_args=`` line (0.5.23 prints a mapping, older ones ``ServerArgs(...)``) and of the line
+    that states the resolved pool, by the names of ``Reading.facts``."""
+    match = _ARGUMENTS.search(line)
+    if match is not None:
+        stated = redact(python_repr.read(line[match.end() :]))
+        return _from_arguments(stated) if isinstance(stated, dict) else {}
+    if "max_total_num_tokens=" in line:
+        return from_fields(KNOBS, dict(_POOL.findall(line)))
+    match = _VERSION.search(line) if "version" in line and _CLOCK.match(line) else None
+    return {} if match is None else {"engine.version": match[1].rstrip(".,;)'\"")}
+
+
+def log_event(line: str) -> str | None:
+    """What else a line reports: preemption (here: retraction), graph_capture, compile, error."""
+    return next((kind for kind, pattern in _EVENTS if pattern.search(line)), None)
+
+
+def server_info(answer: Mapping[str, object]) -> Mapping[str, object]:
+    """Facts of ``/server_info`` or ``/get_server_info``: the arguments after resolution; empty for other answers."""
+    if not {"model_path", "tp_size", "mem_fraction_static"} <= answer.keys() and not (
+        {"model_path", "tokenizer_path", "tokenizer_mode"} <= answer.keys()
+    ):
+        return {}
+    facts: dict[str, object] = {"engine.name": "sglang"}
+    if isinstance(answer.get("version"), str):
+        facts["engine.version"] = answer["version"]
+    return facts | _from_arguments(answer)
+
+
+def _from_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    fields = {key: value for key, value in arguments.items() if not isinstance(value, dict)}
+    graphs = arguments.get("cuda_graph_config")
+    if isinstance(graphs, dict):
+        fields |= {name: value for name, value in leaves(graphs) if "." in name}
+    facts = from_fields(KNOBS, fields)
+    # A scheduler's own state holds the resolved limit; the argument is None where the engine chose.
+    states = arguments.get("internal_states")
+    state = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
+    resolved = state.get("effective_max_running_requests_per_dp", state.get("max_running_requests"))
+    if isinstance(resolved, int) and not isinstance(resolved, bool) and resolved > 0:
+        facts["setting.max_num_seqs"] = resolved
+    if fields.get("decode.backend") == "disabled":
+        facts["setting.cuda_graph"] = False
+    device = arguments.get("device")
+    if isinstance(device, str) and device:
+        facts["hardware.device"] = "cpu" if device == "cpu" else "gpu"
+    if isinstance(arguments.get("model_path"), str):
+        facts["model.name"] = arguments["model_path"]
+    return facts
+
+
+def _whole(text: str | None) -> int | None:
+    match = re.match(r"\d{1,18}", text or "")
+    return None if match is None else int(match[0])
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+ENGINE: Final = Engine(
+    name="sglang",
+    title="SGLang",
+    metric_prefixes=("sglang:", "sglang_"),  # gateways rewrite the colon
+    metrics=METRICS,
+    metric_labels=METRIC_LABELS,
+    info_metrics=("sglang:cache_config_info",),
+    # Every rank of a tensor- or pipeline-parallel group tells the same story; data-parallel ranks tell their own.
+    repeated_ranks="tp_rank pp_rank moe_ep_rank",
+    step_label=step_label,
+    log_step=log_step,
+    log_clock=log_clock,
+    log_facts=log_facts,
+    log_event=log_event,
+    every_step_logged=False,
+    trace_file=r"-TP-\d+(?:-(?:DP|PP|EP)-\d+)*(?:-(?:EXTEND|DECODE|prefill|decode))?\.trace\.json",
+    host_phases=HOST_PHASES,
+    knobs=KNOBS,
+    server_info=server_info,
+)

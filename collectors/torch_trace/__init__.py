@@ -1,0 +1,5 @@
+"""Reading torch-profiler traces."""
+
+from profiler.collectors.torch_trace.reader import FORMAT
+
+FORMATS = (FORMAT,)

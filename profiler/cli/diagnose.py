@@ -1,0 +1,113 @@
+"""``profiler diagnose``: the gap between two runs, broken down."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from profiler.analyzers.diagnosis import DEFAULT_METRICS, diagnose
+from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state
+from profiler.cli.quantities import Gate, GateType, Slo
+from profiler.cli.reading import read_run
+from profiler.errors import UsageError
+from profiler.model.diagnosis import Diagnosis
+from profiler.reports.html import to_html
+from profiler.reports.json_document import to_json
+from profiler.reports.markdown import to_markdown
+from profiler.reports.terminal import print_diagnosis
+
+OUTPUT = click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
+
+
+@click.command("diagnose")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...", type=click.Path(path_type=Path))
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Explain this metric (repeatable): output_throughput, request_throughput, mean_ttft, p99_tpot, …",
+)
+@click.option("--slo", type=Slo(), metavar="BOUNDS", help="Add goodput: ttft=500ms,tpot=50ms (also e2e).")
+@click.option("--html", "html", type=OUTPUT, metavar="FILE", help="Write the report as one HTML page.")
+@click.option("--json", "json", type=OUTPUT, metavar="FILE", help="Write the result document (- for standard output).")
+@click.option("--markdown", "markdown", type=OUTPUT, metavar="FILE", help="Write it for a pull-request comment.")
+@click.option(
+    "--fail-if",
+    "gates",
+    type=GateType(),
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1 where it holds for B against A: 'output_throughput < -3%', 'mean_ttft > 50ms'.",
+)
+@click.option("--lang", type=click.Choice(["en"]), default="en", show_default=True, help="Language of the texts.")
+@pass_state
+def command(
+    state: State,
+    runs: tuple[Path, ...],
+    metrics: tuple[str, ...],
+    slo: dict[str, float] | None,
+    html: Path | None,
+    json: Path | None,
+    markdown: Path | None,
+    gates: tuple[Gate, ...],
+    lang: str,
+) -> int:
+    """Explain why RUN_B differs from RUN_A, in rows that add up to the measured gap.
+
+    A run is a folder of whatever there is (benchmark results, traces, metrics, logs, counters), or a single file.
+    More than two runs are each compared to the first.
+
+    \b
+    Example:
+      profiler diagnose run-A run-B --html report.html --fail-if 'output_throughput < -3%'
+    """  # fmt: skip
+    del lang
+    if len(runs) < 2:
+        raise UsageError(f"diagnose needs two runs, and got {runs[0]} alone. Name the run to compare it with")
+    opened = [read_run(path, state) for path in runs]
+    wanted = tuple(dict.fromkeys((*(metrics or DEFAULT_METRICS), *(gate.metric for gate in gates))))
+    documents = [diagnose(opened[0], other, wanted, slo) for other in opened[1:]]
+    _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
+    to_stdout = any(str(target) == "-" for target in (html, json, markdown))
+    if not to_stdout:
+        for document in documents:
+            print_diagnosis(document, state.out, state.verbose)
+    outputs: tuple[tuple[Path | None, Callable[[Diagnosis], str]], ...] = (
+        (html, to_html),
+        (json, to_json),
+        (markdown, to_markdown),
+    )
+    for target, render in outputs:
+        if target is not None:
+            _write(target, [render(document) for document in documents], state)
+    failed = [gate for gate in gates for d in documents for gap in d.gaps if gap.metric == gate.metric
+              and gate.fails(gap)]  # fmt: skip
+    for gate in failed:
+        state.err.print(f"gate failed: {gate.text}", markup=False, style="red")
+    return 1 if failed else EXIT_INCOMPLETE if state.incomplete else 0
+
+
+def _check_metrics(documents: list[Diagnosis], wanted: tuple[str, ...]) -> None:
+    for document in documents:
+        known = set(document.runs[0].metrics) & set(document.runs[1].metrics)
+        if not known:
+            continue
+        for name in wanted:
+            if name not in known:
+                raise UsageError(f"--metric {name}: not a metric of both runs. They have {', '.join(sorted(known))}")
+
+
+def _write(target: Path, texts: list[str], state: State) -> None:
+    """One document a file; further ones get a number before the suffix, or follow each other on standard output."""
+    for index, text in enumerate(texts):
+        if str(target) == "-":
+            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            continue
+        path = target if index == 0 else target.with_stem(f"{target.stem}-{index + 1}")
+        path.write_text(text, "utf-8")
+        if not state.quiet:
+            state.err.print(f"written: {path}", markup=False, highlight=False)

@@ -1,0 +1,34 @@
+"""``profiler inspect``: what is in a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from profiler.analyzers.inspection import inspect
+from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state
+from profiler.cli.reading import read_run
+from profiler.reports.json_document import to_json
+from profiler.reports.terminal import print_inspection
+
+
+@click.command("inspect")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the inspection document instead of the page.")
+@pass_state
+def command(state: State, run: Path, as_json: bool) -> int:
+    """Show what is in RUN: files, engine, steps, kernels, coverage, and every problem found.
+
+    \b
+    Example:
+      profiler inspect run-A
+      profiler inspect trace.json.gz --json
+    """
+    document = inspect(read_run(run, state))
+    if as_json:
+        sys.stdout.write(to_json(document) + "\n")
+    else:
+        print_inspection(document, state.out, state.verbose)
+    return EXIT_INCOMPLETE if state.incomplete else 0

@@ -1,0 +1,88 @@
+"""The command ``profiler``: parse, call, print. Errors are caught here, once."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+
+from profiler import __version__
+from profiler.errors import ProfilerError
+
+EXIT_INCOMPLETE = 3
+EXIT_INTERRUPTED = 130
+
+
+@dataclass
+class State:
+    """What the global options ask for, and the two consoles everything is printed to."""
+
+    out: Console
+    err: Console
+    verbose: bool
+    quiet: bool
+    incomplete: bool = False
+
+
+pass_state = click.make_pass_decorator(State)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="profiler")
+@click.option("-v", "--verbose", is_flag=True, help="Show the evidence behind every row, and all problems.")
+@click.option("-q", "--quiet", is_flag=True, help="Print results only: no progress, no notes.")
+@click.option("--no-color", is_flag=True, help="No colours (NO_COLOR is honoured too).")
+@click.option("--debug", is_flag=True, help="Show a traceback where something goes wrong.")
+@click.pass_context
+def cli(context: click.Context, verbose: bool, quiet: bool, no_color: bool, debug: bool) -> None:
+    """Why is this LLM serving engine faster than that one, and what do I turn to close the gap?
+
+    \b
+    Example:
+      profiler demo
+      profiler diagnose run-A run-B --html report.html
+    """
+    del debug  # read by main(), before click parses anything
+    colour = {"no_color": True} if no_color else {}
+    context.obj = State(Console(**colour), Console(stderr=True, **colour), verbose, quiet)  # type: ignore[arg-type]
+
+
+def _register() -> None:
+    from profiler.cli import demo, diagnose, doctor, inspect, schema
+
+    for module in (demo, inspect, diagnose, doctor, schema):
+        cli.add_command(module.command)
+
+
+_register()
+
+
+def main() -> None:
+    """Entry point of the console script; returns by ``sys.exit`` with the status that the contract names."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        status = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        click.echo("interrupted; what was written so far is usable", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except ProfilerError as error:
+        if debug:
+            raise
+        click.echo(f"profiler: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough (head, less).
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        if debug:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"profiler: {where}{error.strerror or error}. Check the path and its permissions", err=True)
+        sys.exit(2)
+    sys.exit(status if isinstance(status, int) else 0)

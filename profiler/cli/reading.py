@@ -1,0 +1,29 @@
+"""Opening runs from the command line, with progress on a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.text import Text
+
+from profiler import registry
+from profiler.cli.main import State
+from profiler.model.run import Run
+from profiler.store.opening import open_run
+
+
+def read_run(path: Path, state: State) -> Run:
+    """Open a run; on a terminal the file being read is shown. Notes whether a part of it could not be read."""
+    if state.quiet or not state.err.is_terminal:
+        run = open_run(path, registry.formats(), registry.engines(), registry.relabelled)
+    else:
+        with state.err.status(Text(f"reading {path}")) as status:
+            run = open_run(
+                path,
+                registry.formats(),
+                registry.engines(),
+                registry.relabelled,
+                lambda name: status.update(Text(f"reading {path}: {name}")),
+            )
+    state.incomplete |= any(problem.severity == "error" for problem in run.problems)
+    return run

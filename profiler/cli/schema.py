@@ -1,0 +1,19 @@
+"""``profiler schema``: the JSON Schemas of the documents."""
+
+from __future__ import annotations
+
+import click
+
+from profiler.reports.json_document import schema
+
+
+@click.command("schema")
+@click.argument("document", type=click.Choice(["diagnosis", "inspection"]))
+def command(document: str) -> None:
+    """Print the JSON Schema of a document.
+
+    \b
+    Example:
+      profiler schema diagnosis > diagnosis.schema.json
+    """
+    click.echo(schema(document))

@@ -1,0 +1,210 @@
+"""The result document, ``profiler.diagnosis/1``: what ``diagnose --json`` prints and every report is drawn from.
+
+Times are seconds, rates per second, sizes bytes, shares fractions. ``None`` means not known; it is never a zero.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+SCHEMA: Final = "profiler.diagnosis/1"
+
+CauseName = Literal[
+    "kernel",
+    "communication",
+    "cuda_graph",
+    "scheduling",
+    "batching",
+    "memory",
+    "speculation",
+    "frontend",
+    "hardware",
+    "workload",
+]
+CAUSES: Final[tuple[CauseName, ...]] = (
+    "kernel",
+    "cuda_graph",
+    "scheduling",
+    "batching",
+    "communication",
+    "memory",
+    "speculation",
+    "frontend",
+    "hardware",
+    "workload",
+)
+ALWAYS_SHOWN: Final = ("kernel", "cuda_graph", "scheduling", "batching")
+
+Winner = Literal["a", "b"]
+Interval = tuple[float, float]
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """A pair of numbers that a sceptical engineer would check, with the file they were read from."""
+
+    name: str
+    a: float | str | None
+    b: float | str | None
+    unit: str
+    source: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """The second level inside a cause: a kernel category, an idle cause, a limit."""
+
+    name: str
+    gap: float
+    share: float | None = None
+    interval: Interval | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the gap, in the unit of the gap's metric. ``share`` is of the gap; None where the gap is 0."""
+
+    cause: CauseName
+    gap: float
+    share: float | None
+    interval: Interval | None
+    extrapolated: bool
+    summary: str
+    evidence: tuple[Evidence, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+class Unexplained(msgspec.Struct, frozen=True, kw_only=True):
+    """What the measurement leaves over. ``parts`` name what could not be told apart for want of evidence."""
+
+    gap: float
+    share: float | None
+    summary: str = ""
+    parts: tuple[Part, ...] = ()
+
+
+class Additive(msgspec.Struct, frozen=True, kw_only=True):
+    """The additive form of a throughput gap: engine seconds per output token, and the factor to the gap's unit."""
+
+    a: float
+    b: float
+    gap: float
+    factor: float
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of both runs and its breakdown: the sum of ``causes[].gap`` and ``unexplained.gap`` is ``gap``.
+
+    ``higher_is_better`` says which sign is good. ``interval`` is the 95% interval of ``gap`` (None: no interval could
+    be formed) and ``winner`` is what it says: None where it holds zero or where no winner may be named.
+    """
+
+    metric: str
+    unit: str
+    higher_is_better: bool
+    a: float
+    b: float
+    gap: float
+    relative: float | None
+    interval: Interval | None
+    winner: Winner | None
+    causes: tuple[Cause, ...]
+    unexplained: Unexplained
+    seconds_per_output_token: Additive | None = None
+
+
+class EngineRef(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine of a run and where that was read; name None where nothing in the run says."""
+
+    name: str | None
+    version: str | None
+    source: str
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the comparison. ``metrics`` holds every metric that could be computed; ``facts`` what else is known."""
+
+    name: str
+    path: str
+    engine: EngineRef
+    metrics: dict[str, float]
+    facts: dict[str, str] = {}
+    simulated: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be claimed, and why not more. ``headline`` is the first sentence of ``text``."""
+
+    status: Literal["winner", "no difference", "not comparable", "insufficient evidence"]
+    winner: Winner | None
+    text: str
+    headline: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+class FairnessRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule of a fair comparison; missing data is "unknown" and never a pass."""
+
+    rule: str
+    status: Literal["pass", "fail", "unknown", "not applicable"]
+    severity: Literal["block", "warn", "info"]
+    detail: str
+    evidence: tuple[Evidence, ...] = ()
+    fix: str = ""
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """The predicted relative change of one metric, with its 95% interval."""
+
+    change: float
+    interval: Interval
+
+
+class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
+    """A knob to turn, spelled as this engine and version spell it."""
+
+    run: str
+    knob: str
+    flag: str
+    current: str | None = msgspec.field(name="from")
+    to: str | None
+    predicted: dict[str, Prediction]
+    why: str
+    check: str
+
+
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel category (``name`` None) or one kernel of it, per step of each run's trace; None: not in that run."""
+
+    category: str
+    name: str | None
+    a_seconds: float | None
+    b_seconds: float | None
+    a_calls: float | None
+    b_calls: float | None
+
+
+class DocumentProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem of an input file, as the reader reported it."""
+
+    run: str
+    file: str
+    severity: str
+    detail: str
+    place: str | None = None
+    count: int = 1
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole document. ``missing`` says, run by run, what was not there and what it would have told."""
+
+    schema: str
+    runs: tuple[RunSummary, ...]
+    verdict: Verdict
+    gaps: tuple[Gap, ...]
+    fairness: tuple[FairnessRule, ...]
+    recommendations: tuple[Recommendation, ...]
+    problems: tuple[DocumentProblem, ...]
+    kernels: tuple[KernelRow, ...] = ()
+    missing: tuple[str, ...] = ()
+    method: tuple[str, ...] = ()

@@ -1,0 +1,118 @@
+"""What an extension is: a format that reads files, an engine that knows its own spelling, a cause of a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from profiler.model.run import Reading
+from profiler.model.steps import StepLabel
+
+
+class Source(Protocol):
+    """A file to be read: gzip and zstd are undone, whatever the suffix says."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file lies."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The path as it is shown: relative to the run."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        ...
+
+    def head(self, size: int = 65536) -> bytes:
+        """The first decompressed bytes; shorter where the file ends or breaks off."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """A stream of decompressed bytes; where the compressed data breaks off it ends, and ``broken`` says why."""
+        ...
+
+    @property
+    def broken(self) -> str | None:
+        """After reading: why the stream ended early, or None."""
+        ...
+
+
+@dataclass(frozen=True)
+class LogStep:
+    """One step as a log line states it. ``seconds`` is its wall time, None where the line has none.
+
+    ``sampled`` is True where the engine prints only every n-th step of this kind. ``cached_tokens``, ``waiting`` and
+    ``kv_usage`` are None where the line does not say; ``graph`` likewise. ``beside`` counts running requests that a
+    prefill line names without saying whether they decode in the same step.
+    """
+
+    label: StepLabel
+    seconds: float | None = None
+    sampled: bool = False
+    cached_tokens: int | None = None
+    waiting: int | None = None
+    kv_usage: float | None = None
+    graph: bool | None = None
+    beside: int | None = None
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A setting in words that engines share (``max_num_seqs``, ``token_budget``, …) and the flag that sets it."""
+
+    name: str
+    flags: tuple[str, ...]
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """All that the product knows of one engine, as data and small functions; each engine is one file.
+
+    ``metrics`` maps an exposed metric name (without ``_total``, ``_sum``, ``_count``) to a concept of
+    ``profiler.model.metrics``; ``metric_labels`` picks, for a concept that is one label value of a metric, the
+    (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
+    than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
+    ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
+    keys of a trace that only this engine writes; ``step_label`` reads a step annotation.
+    """
+
+    name: str
+    title: str
+    metric_prefixes: tuple[str, ...]
+    metrics: Mapping[str, str]
+    step_label: Callable[[str], StepLabel | None]
+    log_step: Callable[[str], LogStep | None]
+    log_clock: Callable[[str], float | None]
+    log_facts: Callable[[str], Mapping[str, object]]
+    log_event: Callable[[str], str | None]
+    every_step_logged: bool
+    metric_labels: Sequence[tuple[str, str, str, str]] = ()
+    info_metrics: tuple[str, ...] = ()
+    repeated_ranks: str | None = None
+    trace_keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    trace_file: str | None = None
+    host_phases: Mapping[str, str] = field(default_factory=dict[str, str])
+    knobs: tuple[Knob, ...] = ()
+    server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
+
+
+class Format(Protocol):
+    """One kind of file. ``version`` changes whenever ``read`` would return something else (it keys the cache)."""
+
+    name: str
+    version: int
+
+    def sniff(self, head: bytes, name: str) -> float:
+        """How sure it is, 0..1, from the first decompressed bytes and the file's name. Never raises."""
+        ...
+
+    def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
+        """Everything that can be read. Raises nothing but ``profiler.errors.BadInput``; salvages what it can."""
+        ...

@@ -1,0 +1,64 @@
+"""What is in a run: the document that ``inspect --json`` prints."""
+
+from __future__ import annotations
+
+import msgspec
+
+from profiler.model.diagnosis import DocumentProblem, EngineRef
+
+
+class InspectedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the run and what was made of it."""
+
+    path: str
+    format: str
+    bytes: int
+    read: bool
+    problems: tuple[DocumentProblem, ...] = ()
+
+
+class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """One device of one trace. ``kernel_seconds`` is the sum of the kernels' durations, ``busy_seconds`` the union of
+    all device work, ``categories`` splits the busy time and ``idle`` the rest of the window, so that both together add
+    up to ``window_seconds``."""
+
+    device: str
+    trace: str
+    name: str | None
+    kernels: int
+    kernel_seconds: float
+    busy_seconds: float
+    window_seconds: float
+    categories: dict[str, float]
+    idle: dict[str, float]
+    unclassified_share: float | None
+
+
+class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps that one source states."""
+
+    source: str
+    steps: int
+    prefill: int
+    decode: int
+    mixed: int
+    mean_sequences: float | None
+    mean_seconds: float | None
+    inferred: bool
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole document; ``schema`` is ``profiler.inspection/1``."""
+
+    schema: str
+    run: str
+    files: tuple[InspectedFile, ...]
+    engine: EngineRef
+    facts: dict[str, str]
+    requests: int
+    steps: int
+    step_sources: tuple[InspectedSteps, ...]
+    devices: tuple[InspectedDevice, ...]
+    unclassified_share: float | None
+    metrics: dict[str, float]
+    problems: tuple[DocumentProblem, ...]

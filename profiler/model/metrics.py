@@ -1,0 +1,60 @@
+"""Scheduler metrics in words that every engine shares.
+
+An engine's file in ``collectors/engines`` maps its own metric names to these concepts; nothing past the reader knows
+an engine's spelling. A histogram ``x`` becomes ``x_sum`` and ``x_count``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+GAUGES: Final = frozenset({"running_requests", "waiting_requests", "kv_usage"})
+COUNTERS: Final = frozenset(
+    {
+        "prompt_tokens",  # prompt tokens of admitted requests, cached ones included
+        "cached_tokens",  # of these, those found in the prefix cache
+        "prefix_queries",  # prompt tokens looked up in the prefix cache
+        "prefix_hits",  # of these, those found
+        "computed_prompt_tokens",  # prompt tokens that the model ran over
+        "generation_tokens",
+        "preemptions",
+        "requests",
+        "graph_steps",  # steps replayed from a CUDA graph
+        "eager_steps",  # steps run without one
+        "steps",  # engine steps (iterations, forward passes)
+        "executor_seconds",  # wall seconds inside the executor (forward and sampling)
+        "scheduler_seconds",  # wall seconds of the scheduler's loop outside the executor, idle excluded
+        "idle_seconds",  # wall seconds in which the scheduler had nothing to run
+        "draft_tokens",
+        "accepted_tokens",
+    }
+)
+HISTOGRAMS: Final = frozenset(
+    {
+        "queue_seconds",  # from arrival at the engine to the first scheduling
+        "prefill_seconds",  # from the first scheduling to the first token
+        "decode_seconds",  # from the first token to the last
+        "ttft_seconds",
+        "itl_seconds",
+        "e2e_seconds",
+        "step_tokens",  # tokens of one engine step: its count is the number of steps
+    }
+)
+
+
+@dataclass(frozen=True)
+class MetricsSnapshot:
+    """One scrape. ``order`` sorts the snapshots of a run; ``seconds`` is its time on the run's own clock, if known.
+
+    ``values`` maps a concept to its value (ratios 0..1, times in seconds, sizes in tokens); counters are cumulative
+    since the engine started. ``settings`` are labels of info metrics.
+    """
+
+    path: str
+    engine: str
+    order: float
+    seconds: float | None
+    values: Mapping[str, float]
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,0 +1,101 @@
+"""Derived tables, kept beside the run: deleting them loses nothing.
+
+A trace's columns go to ``.profiler/`` in the run as Parquet (zstd, level 1) with its strings and metadata beside them.
+The key is the file's path, size and modification time, the format's name and version and this file's own version, so
+a changed file or reader never meets an old table. A run that can't be written to uses the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from profiler.model.fact import Fact
+from profiler.model.problem import Problem
+from profiler.model.run import Reading
+from profiler.model.trace import DeviceInfo, EventTable, Trace
+
+VERSION: Final = 1
+FOLDER: Final = ".profiler"
+
+
+class _Sidecar(msgspec.Struct, frozen=True):
+    """Everything of a reading but the event columns."""
+
+    path: str
+    names: tuple[str, ...]
+    processes: tuple[str, ...]
+    threads: tuple[str, ...]
+    base: int
+    rank: int | None
+    world_size: int | None
+    devices: tuple[DeviceInfo, ...]
+    metadata: dict[str, str]
+    facts: dict[str, tuple[str, str, bool]]
+    problems: tuple[Problem, ...]
+
+
+class Cache:
+    """The derived tables of one run folder (or of the folder that holds a single file)."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / FOLDER
+        if not _writable(root):
+            home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+            self.folder = home / "serving-profiler" / hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
+
+    def load(self, path: Path, reader: str, version: int) -> Reading | None:
+        """The reading kept for this very file and reader, or None; a damaged table counts as none."""
+        table = self._table(path, reader, version)
+        sidecar = table.with_suffix(".json")
+        if not table.exists() or not sidecar.exists():
+            return None
+        try:
+            kept = msgspec.json.decode(sidecar.read_bytes(), type=_Sidecar)
+            frame = pl.read_parquet(table)
+            columns = {name: frame[name].to_numpy() for name in EventTable.__dataclass_fields__}
+        except (OSError, msgspec.MsgspecError, pl.exceptions.PolarsError):
+            return None
+        trace = Trace(
+            kept.path, EventTable(**columns), kept.names, kept.processes, kept.threads, kept.base, kept.rank,
+            kept.world_size, kept.devices, kept.metadata,
+        )  # fmt: skip
+        facts: dict[str, Fact[object]] = {key: Fact(*fact) for key, fact in kept.facts.items()}
+        return Reading(traces=(trace,), facts=facts, problems=kept.problems)
+
+    def store(self, path: Path, reader: str, version: int, reading: Reading) -> None:
+        """Keep a reading of one trace; a full or read-only disk is no error, the file is simply read again."""
+        if len(reading.traces) != 1:
+            return
+        trace = reading.traces[0]
+        frame = pl.DataFrame({name: getattr(trace.events, name) for name in EventTable.__dataclass_fields__})
+        facts = {key: (str(f.value), f.source, f.inferred) for key, f in reading.facts.items()}
+        kept = _Sidecar(
+            trace.path, trace.names, trace.processes, trace.threads, trace.base, trace.rank, trace.world_size,
+            trace.devices, dict(trace.metadata), facts, reading.problems,
+        )  # fmt: skip
+        table = self._table(path, reader, version)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = table.with_suffix(f".part{os.getpid()}")
+            frame.write_parquet(part, compression="zstd", compression_level=1)
+            table.with_suffix(".json").write_bytes(msgspec.json.encode(kept))
+            part.replace(table)
+        except (OSError, UnicodeEncodeError, pl.exceptions.PolarsError):
+            # Also a file name that is no text: it can't be written down as JSON.
+            return
+
+    def _table(self, path: Path, reader: str, version: int) -> Path:
+        state = path.stat()
+        key = f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{reader}|{version}|{VERSION}"
+        return self.folder / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:24]}.parquet"
+
+
+def _writable(folder: Path) -> bool:
+    # root may write anywhere; a folder that nobody was given leave to write to is left alone all the same.
+    return bool(folder.stat().st_mode & 0o222) and os.access(folder, os.W_OK)

@@ -1,0 +1,104 @@
+"""Opening a run: every file is recognised by its content, read once, and what it says is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from profiler.errors import BadInput
+from profiler.model.extension import Engine, Format
+from profiler.model.fact import Fact
+from profiler.model.problem import Problem
+from profiler.model.run import FileRecord, Reading, Run
+from profiler.store.cache import Cache
+from profiler.store.folder import files_of, run_root
+from profiler.store.source import FileSource
+
+# Reading a small file again is quicker than opening its table.
+CACHED_FROM: Final = 1 << 20
+
+Relabel = Callable[[Reading, Sequence[Engine]], Reading]
+
+
+def open_run(
+    path: Path,
+    formats: Sequence[Format],
+    engines: Sequence[Engine],
+    relabel: Relabel,
+    progress: Callable[[str], None] | None = None,
+) -> Run:
+    """Read everything under ``path`` (a folder, or one file).
+
+    ``relabel`` restores what is not kept in a cached table (an engine's reading of the names). ``progress`` is called
+    with each file's name before it is read. Raises UsageError where ``path`` does not exist; a file that can't be read
+    becomes a problem of the run.
+    """
+    root = run_root(path)
+    cache = Cache(root)
+    problems: list[Problem] = []
+    records: list[FileRecord] = []
+    readings: list[Reading] = []
+    for file in files_of(path, problems):
+        name = str(file.relative_to(root))
+        if progress is not None:
+            progress(name)
+        record, reading = _read(file, name, formats, engines, relabel, cache)
+        records.append(record)
+        readings.append(reading)
+    found = tuple(p for record in records for p in record.problems)
+    return Run(
+        name=path.resolve().name,
+        path=str(path),
+        files=tuple(records),
+        facts=_merged(readings),
+        traces=tuple(t for r in readings for t in r.traces),
+        benches=tuple(b for r in readings for b in r.benches),
+        snapshots=tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path))),
+        logs=tuple(x for r in readings for x in r.logs),
+        counters=tuple(c for r in readings for c in r.counters),
+        problems=(*problems, *found),
+    )
+
+
+def _read(
+    file: Path, name: str, formats: Sequence[Format], engines: Sequence[Engine], relabel: Relabel, cache: Cache
+) -> tuple[FileRecord, Reading]:
+    size = 0
+    try:
+        source = FileSource(file, name)
+        size = source.size
+        head = source.head()
+        chosen = max(formats, key=lambda f: f.sniff(head, name))
+        if chosen.sniff(head, name) <= 0:
+            detail = "the kind of this file was not recognised; it was left out"
+            return FileRecord(name, "unknown", size, False, (Problem(name, "info", detail),)), Reading()
+        kept = cache.load(file, chosen.name, chosen.version) if size >= CACHED_FROM else None
+        if kept is not None:
+            reading = relabel(kept, engines)
+        else:
+            reading = chosen.read(source, engines)
+            if size >= CACHED_FROM:
+                cache.store(file, chosen.name, chosen.version, reading)
+    except BadInput as error:
+        place = error.place
+        problem = Problem(name, "error", f"{error.reason}. {error.advice}", place)
+        return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
+    except OSError as error:
+        problem = Problem(name, "error", f"could not be opened: {error.strerror}")
+        return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
+    used = bool(
+        reading.traces or reading.benches or reading.snapshots or reading.logs or reading.counters or reading.facts
+    )
+    return FileRecord(name, chosen.name, size, used, reading.problems), reading
+
+
+def _merged(readings: Sequence[Reading]) -> Mapping[str, Fact[object]]:
+    """All facts; what was stated wins over what was inferred, and the earlier file wins among equals."""
+    facts: dict[str, Fact[object]] = {}
+    for reading in readings:
+        for key, fact in reading.facts.items():
+            known = facts.get(key)
+            if known is None or (known.inferred and not fact.inferred):
+                facts[key] = fact
+    return facts

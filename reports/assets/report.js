@@ -1,0 +1,104 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+
+  // Figures: the document carries data and sizes, the theme's colours are added here.
+  const figures = new Map(all("script[data-figure]").map((data) => [data.dataset.figure, JSON.parse(data.textContent)]));
+  const PRINT_WIDTH = 660;
+
+  function layoutOf(figure, element, print) {
+    const style = getComputedStyle(root);
+    const ink = print ? "#000" : style.getPropertyValue("--ink").trim();
+    const line = print ? "#bbb" : style.getPropertyValue("--line").trim();
+    const layout = { ...figure.layout, width: print ? PRINT_WIDTH : element.clientWidth };
+    layout.font = { family: style.fontFamily, size: 13, color: ink };
+    layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
+    const title = { ...layout.xaxis.title, font: { size: 12 } };
+    layout.xaxis = { ...layout.xaxis, title, gridcolor: line, linecolor: line, nticks: layout.width < 480 ? 3 : 6, tickangle: 0 };
+    return layout;
+  }
+
+  function draw(print = false) {
+    for (const [id, figure] of figures) {
+      const element = document.getElementById(id);
+      if (!print && element.clientWidth === 0) continue; // in a panel that is not chosen
+      const ink = print ? "#000" : getComputedStyle(root).getPropertyValue("--ink").trim();
+      const data = figure.data.map((trace) => (trace.error_x ? { ...trace, error_x: { ...trace.error_x, color: ink } } : trace));
+      Plotly.react(element, data, layoutOf(figure, element, print), { staticPlot: true, displayModeBar: false });
+    }
+  }
+
+  // Theme
+  const theme = document.getElementById("theme");
+  const nameTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
+  theme.hidden = false;
+  theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; nameTheme(); draw(); });
+  dark.addEventListener("change", () => { nameTheme(); draw(); });
+  nameTheme();
+
+  // Metric: one panel at a time on a screen, all of them on paper
+  const metric = document.getElementById("metric");
+  if (metric) {
+    const choose = () => { all(".panel").forEach((panel) => panel.classList.toggle("chosen", panel.id === metric.value)); draw(); };
+    metric.closest(".choose").hidden = false;
+    document.getElementById("gap").classList.add("choosing");
+    metric.addEventListener("change", choose);
+    all(".panel").forEach((panel) => panel.classList.toggle("chosen", panel.id === metric.value));
+  }
+
+  // Kernel table: categories open and close, columns sort
+  const table = document.getElementById("kernel-table");
+  const asButton = (span, name) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = name;
+    button.textContent = span.textContent;
+    span.replaceWith(button);
+    return button;
+  };
+  if (table) {
+    for (const span of all(".toggle", table)) {
+      if (span.dataset.count === "0") continue;
+      const rows = all(".kernel", span.closest("tbody"));
+      const button = asButton(span, "toggle-button");
+      const open = (state) => { button.setAttribute("aria-expanded", state); rows.forEach((row) => { row.hidden = !state; }); };
+      button.addEventListener("click", () => open(button.getAttribute("aria-expanded") !== "true"));
+      open(false);
+    }
+    all(".sort", table).forEach((span, column) => {
+      const header = span.closest("th");
+      asButton(span, "sort-button").addEventListener("click", () => {
+        const down = header.getAttribute("aria-sort") !== "descending";
+        all("th[aria-sort]", table).forEach((other) => other.removeAttribute("aria-sort"));
+        header.setAttribute("aria-sort", down ? "descending" : "ascending");
+        sort(column, down);
+      });
+    });
+  }
+
+  function sort(column, down) {
+    const value = (row) => row.children[column].dataset.value;
+    const compare = (left, right) => {
+      const [a, b] = [value(left), value(right)];
+      if (a === "" || b === "") return (a === "") - (b === ""); // not in that run: last either way
+      const order = column === 0 ? a.localeCompare(b) : Number(a) - Number(b);
+      return down ? -order : order;
+    };
+    const groups = [...table.tBodies].sort((left, right) => compare(left.rows[0], right.rows[0]));
+    for (const group of groups) {
+      const kernels = all(".kernel", group).sort(compare);
+      group.append(...kernels);
+      table.append(group);
+    }
+  }
+
+  let waiting = 0;
+  addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(() => draw()); });
+  addEventListener("beforeprint", () => draw(true));
+  addEventListener("afterprint", () => draw());
+  draw();
+  root.dataset.ready = "true";
+})();

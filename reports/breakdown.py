@@ -1,0 +1,115 @@
+"""The rows of a gap, the same in every report: causes, what is unexplained, and the total they add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from profiler.model.diagnosis import ALWAYS_SHOWN, Cause, Diagnosis, DocumentProblem, FairnessRule, Gap, Interval, Part, Verdict
+from profiler.reports import wording
+from profiler.reports.safe_text import plain
+
+_NAME: Final = 60
+_SEVERITY: Final = ("error", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the breakdown, in the unit of the gap; ``gap`` None where a cause was not told apart."""
+
+    kind: Literal["cause", "unexplained", "total"]
+    label: str
+    gap: float | None
+    share: float | None
+    interval: Interval | None
+    summary: str
+    per_token: float | None
+    cause: Cause | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The second level, where there is one."""
+        return self.cause.parts if self.cause is not None else ()
+
+
+def rows(gap: Gap) -> list[Row]:
+    """Causes from the largest to the smallest, the four that are always shown among them, then unexplained and total.
+
+    The total is the measured gap, not a sum of the rows: a table that does not add up must be seen not to.
+    """
+    causes = sorted(gap.causes, key=lambda cause: -_size(cause.gap))
+    present = {cause.cause for cause in causes}
+    lines = [_cause(gap, cause) for cause in causes]
+    lines += [
+        Row("cause", wording.CAUSE[name], None, None, None, wording.NO_EVIDENCE, None)
+        for name in ALWAYS_SHOWN
+        if name not in present
+    ]
+    rest = gap.unexplained
+    lines.append(
+        Row("unexplained", wording.UNEXPLAINED, rest.gap, rest.share, None, rest.summary, _per_token(gap, rest.gap))
+    )
+    additive = gap.seconds_per_output_token
+    total = None if additive is None else additive.gap
+    lines.append(Row("total", wording.TOTAL, gap.gap, 1.0 if gap.gap else None, gap.interval, "", total))
+    return lines
+
+
+def ordered_gaps(diagnosis: Diagnosis) -> list[Gap]:
+    """Throughput first, then as in the document."""
+    return sorted(diagnosis.gaps, key=lambda gap: (gap.metric != "output_throughput", "throughput" not in gap.metric))
+
+
+def parted(verdict: Verdict) -> tuple[str, str]:
+    """The verdict's first sentence and the rest of its text; all of it is the first where no headline is set apart."""
+    if verdict.headline and verdict.text.startswith(verdict.headline):
+        return verdict.headline, verdict.text[len(verdict.headline) :].strip()
+    return verdict.text, ""
+
+
+def names(diagnosis: Diagnosis) -> tuple[str, str]:
+    """What the two sides are called, short enough for the head of a column and never the same."""
+    known = [plain(run.name, _NAME) for run in diagnosis.runs[:2]]
+    a, b = (known[0] if known else "A"), (known[1] if len(known) > 1 else "B")
+    return (a, b) if a != b else (f"{a} (A)", f"{b} (B)")
+
+
+def ordered_problems(problems: Sequence[DocumentProblem]) -> list[DocumentProblem]:
+    """Errors first, then warnings."""
+    return sorted(problems, key=lambda problem: _rank(problem.severity))
+
+
+def ordered_rules(rules: Sequence[FairnessRule]) -> list[FairnessRule]:
+    """What failed first, then what is not known; blocking rules before warnings."""
+    status = ("fail", "unknown", "pass", "not applicable")
+    severity = ("block", "warn", "info")
+    return sorted(rules, key=lambda rule: (status.index(rule.status), severity.index(rule.severity)))
+
+
+def _cause(gap: Gap, cause: Cause) -> Row:
+    summary = f"{cause.summary} ({wording.EXTRAPOLATED})" if cause.extrapolated else cause.summary
+    return Row(
+        "cause",
+        wording.CAUSE[cause.cause],
+        cause.gap,
+        cause.share,
+        cause.interval,
+        summary,
+        _per_token(gap, cause.gap),
+        cause,
+    )
+
+
+def _per_token(gap: Gap, part: float) -> float | None:
+    additive = gap.seconds_per_output_token
+    return None if additive is None or additive.factor == 0 else part / additive.factor
+
+
+def _size(value: float) -> float:
+    return abs(value) if math.isfinite(value) else math.inf
+
+
+def _rank(severity: str) -> int:
+    return _SEVERITY.index(severity) if severity in _SEVERITY else len(_SEVERITY)

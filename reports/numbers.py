@@ -1,0 +1,125 @@
+"""How a value is written, decided once: unit, digits, sign, interval, and "not known" for what is missing.
+
+A hyphen is the minus sign, so that a number can be copied into a spreadsheet or a shell.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from profiler.model.diagnosis import Gap, Interval
+from profiler.reports import wording
+from profiler.reports.safe_text import plain
+
+_SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_SECOND_NAMES: Final = frozenset({"s", "second", "seconds"})
+_BYTE_NAMES: Final = frozenset({"B", "byte", "bytes"})
+_FRACTION_NAMES: Final = frozenset({"fraction", "share"})
+_DIGITS: Final = 4
+_HUGE, _TINY = 1e15, 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One unit and one number of decimals for a column, so that the figures of the column can be added by eye."""
+
+    divisor: float
+    unit: str
+    decimals: int
+
+    def plain(self, value: float | None) -> str:
+        """The number without its unit."""
+        if value is None or not math.isfinite(value):
+            return wording.NOT_KNOWN
+        return _fixed(value / self.divisor, self.decimals)
+
+    def signed(self, value: float | None) -> str:
+        """The number with its sign; zero has none."""
+        text = self.plain(value)
+        return text if text[0] in "-n" or not any(digit in "123456789" for digit in text) else f"+{text}"
+
+    def full(self, value: float | None) -> str:
+        """The number with its unit."""
+        return _join(self.plain(value), self.unit)
+
+    def interval(self, bounds: Interval | None) -> str:
+        """``-2,190 to -2,095``."""
+        if bounds is None or not all(map(math.isfinite, bounds)):
+            return wording.NOT_KNOWN
+        return f"{self.plain(bounds[0])} to {self.plain(bounds[1])}"
+
+
+def scale_for(unit: str, *values: float | None) -> Scale:
+    """The scale at which the largest of ``values`` shows four significant digits."""
+    largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
+    if unit in _SECOND_NAMES:
+        divisor, name = _fitting(_SECONDS, largest, default=(1.0, "s"))
+    elif unit in _BYTE_NAMES:
+        divisor, name = _fitting(_BYTES, largest, default=(1.0, "B"))
+    elif unit in _FRACTION_NAMES:
+        return Scale(0.01, "%", 1)
+    else:
+        divisor, name = 1.0, plain(unit)
+    shown = largest / divisor
+    whole = all(value is None or not math.isfinite(value) or float(value).is_integer() for value in values)
+    if divisor == 1.0 and whole and name != "s":
+        return Scale(1.0, name, 0)
+    magnitude = math.floor(math.log10(shown)) if _TINY < shown < math.inf else 0
+    return Scale(divisor, name, min(9, max(0, _DIGITS - 1 - magnitude)))
+
+
+def gap_scale(gap: Gap) -> Scale:
+    """The scale of a gap's column: fine enough for its rows and for the gap itself."""
+    return scale_for(gap.unit, gap.gap, *(cause.gap for cause in gap.causes), gap.unexplained.gap)
+
+
+def level_scale(gap: Gap) -> Scale:
+    """The scale in which both runs' values of the metric are written."""
+    return scale_for(gap.unit, gap.a, gap.b)
+
+
+def quantity(value: float | str | None, unit: str) -> str:
+    """A single value with its unit: ``0.86 ms``, ``94.0%``, ``38 sequences``, or the text itself."""
+    if value is None:
+        return wording.NOT_KNOWN
+    if isinstance(value, str):
+        return plain(value)
+    # Next to its name a bare number reads as a count.
+    return scale_for("" if unit == "count" else unit, value).full(value)
+
+
+def percent(fraction: float | None) -> str:
+    """A share: ``70.2%``."""
+    return wording.NO_SHARE if fraction is None else _join(Scale(0.01, "%", 1).plain(fraction), "%")
+
+
+def signed_percent(fraction: float | None) -> str:
+    """A relative change: ``-36.2%``."""
+    return wording.NO_SHARE if fraction is None else _join(Scale(0.01, "%", 1).signed(fraction), "%")
+
+
+def level(interval: str) -> str:
+    """An interval with its level in front: ``95%: 35.4 to 37.0``."""
+    return interval if interval == wording.NOT_KNOWN else f"95%: {interval}"
+
+
+def _join(number: str, unit: str) -> str:
+    if number == wording.NOT_KNOWN or not unit:
+        return number
+    return f"{number}{unit}" if unit == "%" else f"{number} {unit}"
+
+
+def _fitting(units: tuple[tuple[float, str], ...], largest: float, default: tuple[float, str]) -> tuple[float, str]:
+    if largest == 0.0:
+        return default
+    return next((unit for unit in units if largest >= unit[0]), units[-1])
+
+
+def _fixed(value: float, decimals: int) -> str:
+    if abs(value) >= _HUGE:
+        return f"{value:.4g}"
+    rounded = f"{value:,.{decimals}f}"
+    return rounded.removeprefix("-") if not any(digit in "123456789" for digit in rounded) else rounded

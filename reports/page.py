@@ -1,0 +1,83 @@
+"""How the HTML report is put together: templates that escape everything, assets, hashes for the policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from profiler.model.diagnosis import Diagnosis
+from profiler.reports import numbers, wording
+from profiler.reports.safe_text import plain
+
+_ROOM: Final = Path(__file__).parent
+_IN_SCRIPT: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of the page. ``draw`` returns an empty fragment where the document has nothing to show in it."""
+
+    anchor: str
+    title: str
+    draw: Callable[[Diagnosis], Markup]
+
+
+def fragment(template: str, **context: Any) -> Markup:
+    """A template filled in. Strings are made visible (``plain``) and escaped; ``Markup`` is what we drew ourselves."""
+    return Markup(_environment().get_template(template).render(context))  # noqa: S704  autoescape is on
+
+
+def embedded(value: Mapping[str, Any]) -> Markup:
+    """JSON for a ``<script type="application/json">``: no character in it can end the element."""
+    return Markup(json.dumps(value, allow_nan=False).translate(_IN_SCRIPT))  # noqa: S704  <, > and & are escaped
+
+
+@cache
+def asset(name: str) -> Markup:
+    """A file of ``assets/``, as it goes into the page."""
+    return Markup((_ROOM / "assets" / name).read_text(encoding="utf-8"))  # noqa: S704  our own file
+
+
+def hash_source(text: str) -> str:
+    """The Content-Security-Policy source that allows exactly this inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_ROOM / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["prose"] = _prose
+    environment.globals.update(wording=wording, numbers=numbers)
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    if value is None:
+        return ""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _prose(text: str) -> Markup:
+    """A sentence in which `backticks` mark what is to be typed."""
+    pieces = plain(text).split("`")
+    if len(pieces) % 2 == 0:
+        return escape("`".join(pieces))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece) for index, piece in enumerate(pieces)
+    )

@@ -1,0 +1,54 @@
+"""The gap: per metric a waterfall, the same as a table that adds up, and under it the evidence of every cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from profiler.model.diagnosis import Diagnosis, Gap
+from profiler.reports import figures, numbers, wording
+from profiler.reports.breakdown import names, ordered_gaps, rows
+from profiler.reports.page import Section, embedded, fragment
+
+
+def draw(diagnosis: Diagnosis) -> Markup:
+    """One panel a metric, throughput first; empty where no metric could be compared."""
+    if not diagnosis.gaps:
+        return Markup("")
+    side = names(diagnosis)
+    panels = [_panel(gap, side, index) for index, gap in enumerate(ordered_gaps(diagnosis))]
+    return fragment("gaps.html.j2", panels=panels, side=side)
+
+
+SECTION = Section("gap", "The gap", draw)
+
+
+def _panel(gap: Gap, side: tuple[str, str], index: int) -> dict[str, Any]:
+    every = rows(gap)
+    change = numbers.gap_scale(gap)
+    return {
+        "anchor": f"metric-{index}",
+        "gap": gap,
+        "title": wording.title(gap.metric),
+        "level": numbers.level_scale(gap),
+        "change": change,
+        "token": numbers.scale_for("s", *(row.per_token for row in every)),
+        "levels": _levels(gap),
+        "additive": any(row.per_token is not None for row in every if row.kind != "total"),
+        "outcome": wording.outcome(gap, *side),
+        "rows": every,
+        "evidence": [row for row in every if row.cause is not None and (row.cause.evidence or row.cause.parts)],
+        "figure": embedded(figures.waterfall(gap, side)),
+        "described": figures.described(gap, side),
+        "from_zero": figures.starts_at_zero(gap),
+        "hatched": any(cause.extrapolated for cause in gap.causes),
+    }
+
+
+def _levels(gap: Gap) -> tuple[str, str] | None:
+    additive = gap.seconds_per_output_token
+    if additive is None:
+        return None
+    scale = numbers.scale_for("s", additive.a, additive.b)
+    return scale.full(additive.a), scale.full(additive.b)

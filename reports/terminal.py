@@ -1,0 +1,202 @@
+"""The diagnosis and the inspection on a terminal, or in a pipe: through the console that is given, never past it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from profiler.model.diagnosis import Cause, Diagnosis, DocumentProblem, FairnessRule, Gap
+from profiler.model.inspection import Inspection
+from profiler.reports import numbers, terminal_tables, wording
+from profiler.reports.breakdown import names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
+from profiler.reports.safe_text import plain
+
+_MARK = {"error": "red", "warning": "yellow", "fail": "red", "unknown": "yellow"}
+_FEW, _MANY = 5, 50
+
+
+def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> None:
+    """The verdict, the gap as a table that adds up, what is not fair, what was wrong and what was missing."""
+    _verdict(diagnosis, console)
+    side = names(diagnosis)
+    gaps = ordered_gaps(diagnosis)
+    detailed = gaps if verbose else gaps[:1]
+    for gap in detailed:
+        _gap(gap, side, console, verbose)
+    if gaps[len(detailed) :]:
+        _heading(console, "Other metrics")
+        console.print(terminal_tables.gaps(gaps[len(detailed) :], side, console.width))
+    if diagnosis.kernels and (verbose or not gaps):
+        _heading(console, "Kernel time per step")
+        console.print(terminal_tables.kernels(diagnosis.kernels, side))
+    _fairness(diagnosis.fairness, console, side, verbose)
+    _recommendations(diagnosis, console)
+    _problems(diagnosis.problems, console, verbose)
+    _list(console, "Missing evidence", diagnosis.missing, _MANY if verbose else _FEW)
+    if verbose:
+        _list(console, "How it was measured", diagnosis.method, _MANY)
+
+
+def print_inspection(inspection: Inspection, console: Console, verbose: bool) -> None:
+    """What is in a run: files, engine, facts, steps, what each device did, and every problem found."""
+    console.print(Text(plain(inspection.run), "bold"))
+    console.print(terminal_tables.facts(_identity(inspection)))
+    _heading(console, "Files")
+    console.print(terminal_tables.files(inspection.files, verbose))
+    if inspection.step_sources:
+        _heading(console, "Steps")
+        console.print(terminal_tables.steps(inspection.step_sources))
+    for device in inspection.devices[: None if verbose else _FEW]:
+        title = f"{device.device} {device.name or ''}".strip()
+        _heading(console, title, f"{device.kernels:,} kernels in {device.trace}")
+        console.print(terminal_tables.device(device))
+    hidden = len(inspection.devices) - _FEW
+    if hidden > 0 and not verbose:
+        console.print(Text(f"  {wording.more(hidden)} devices", "dim"))
+    if inspection.metrics:
+        _heading(console, "Metrics")
+        console.print(terminal_tables.facts(_metrics(inspection)))
+    _problems(inspection.problems, console, verbose)
+
+
+def _verdict(diagnosis: Diagnosis, console: Console) -> None:
+    verdict = diagnosis.verdict
+    headline, rest = parted(verdict)
+    console.print(Text(plain(headline) or wording.STATUS[verdict.status], "bold"))
+    if rest:
+        console.print(Text(plain(rest)))
+    for reason in verdict.reasons:
+        console.print(Text(plain(reason)))
+    if verdict.status != "winner":
+        console.print(Text(f"Verdict: {wording.STATUS[verdict.status]}.", "yellow"))
+    for run in diagnosis.runs:
+        if run.simulated:
+            console.print(Text(f"{plain(run.name)} is {wording.SIMULATED}.", "yellow"))
+
+
+def _gap(gap: Gap, side: tuple[str, str], console: Console, verbose: bool) -> None:
+    scale, change = numbers.level_scale(gap), numbers.gap_scale(gap)
+    interval = numbers.level(change.interval(gap.interval))
+    head = (
+        f"{side[0]} {scale.full(gap.a)}, {side[1]} {scale.full(gap.b)}: {change.signed(gap.gap)} {change.unit}".strip()
+    )
+    relative = numbers.signed_percent(gap.relative)
+    outcome = wording.outcome(gap, *side)
+    _heading(console, wording.title(gap.metric), f"{head} ({relative}; {interval}); {outcome}")
+    for renderable in terminal_tables.breakdown(gap, console.width):
+        console.print(renderable)
+    if not verbose:
+        return
+    for row in rows(gap):
+        if row.cause is not None and (row.cause.evidence or row.cause.parts):
+            _evidence(row.label, row.cause, gap, side, console)
+    if gap.unexplained.parts:
+        console.print(Text(f"\n  {wording.UNEXPLAINED}", "bold"))
+        console.print(_indented(terminal_tables.parts(gap.unexplained.parts, change), 2))
+
+
+def _evidence(label: str, cause: Cause, gap: Gap, side: tuple[str, str], console: Console) -> None:
+    console.print(Text(f"\n  {label}", "bold"))
+    if cause.evidence:
+        console.print(_indented(terminal_tables.evidence(cause.evidence, side), 2))
+    if cause.parts:
+        console.print(_indented(terminal_tables.parts(cause.parts, numbers.gap_scale(gap)), 2))
+
+
+def _fairness(rules: Iterable[FairnessRule], console: Console, side: tuple[str, str], verbose: bool) -> None:
+    every = ordered_rules(list(rules))
+    shown = every if verbose else [rule for rule in every if rule.status == "fail"]
+    unknown = sum(rule.status == "unknown" for rule in every)
+    passed = sum(rule.status == "pass" for rule in every)
+    if not every:
+        return
+    _heading(console, "Fairness", f"{passed} of {len(every)} rules passed, {unknown} not known")
+    for rule in shown:
+        _marked(console, rule.status, f"{rule.rule} ({rule.severity})", rule.detail)
+        if rule.fix and rule.status != "pass":
+            console.print(_indented(Text(plain(f"to fix: {rule.fix}")), 4))
+        if verbose and rule.evidence:
+            console.print(_indented(terminal_tables.evidence(rule.evidence, side), 4))
+
+
+def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
+    if not diagnosis.recommendations:
+        return
+    _heading(console, "Recommendations")
+    for knob in diagnosis.recommendations:
+        change = f"{knob.flag} {knob.to or ''}".strip()
+        was = f" (now {knob.current})" if knob.current is not None else ""
+        predicted = "; ".join(
+            f"{wording.metric(name)} {numbers.signed_percent(value.change)} "
+            f"({numbers.level(' to '.join(numbers.signed_percent(bound) for bound in value.interval))})"
+            for name, value in knob.predicted.items()
+        )
+        console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(was)))
+        for line in (predicted, knob.why, f"check: {knob.check}" if knob.check else ""):
+            if line:
+                console.print(_indented(Text(plain(line)), 4))
+
+
+def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bool) -> None:
+    every = ordered_problems(list(problems))
+    shown = every if verbose else [problem for problem in every if problem.severity != "info"][:_FEW]
+    shown = shown[:_MANY]
+    if not every:
+        return
+    _heading(console, "Problems in the files")
+    for problem in shown:
+        place = f" (at {problem.place})" if problem.place else ""
+        times = f" [{problem.count:,} times]" if problem.count > 1 else ""
+        _marked(console, problem.severity, f"{problem.run}/{problem.file}", f"{problem.detail}{place}{times}")
+    if len(every) > len(shown):
+        console.print(Text(f"  {wording.more(len(every) - len(shown))}", "dim"))
+
+
+def _marked(console: Console, mark: str, subject: str, detail: str) -> None:
+    style = _MARK.get(mark, "dim")
+    line = Text.assemble((plain(mark), style), " ", (plain(subject), "bold"), ": ", plain(detail))
+    console.print(_indented(line, 2))
+
+
+def _list(console: Console, title: str, lines: tuple[str, ...], limit: int) -> None:
+    if not lines:
+        return
+    _heading(console, title)
+    for line in lines[:limit]:
+        console.print(_indented(Text(plain(line)), 2))
+    if len(lines) > limit:
+        console.print(Text(f"  {wording.more(len(lines) - limit)}", "dim"))
+
+
+def _heading(console: Console, title: str, detail: str = "") -> None:
+    name, rest = plain(title), plain(detail)
+    fits = len(name) + len(rest) + 2 <= console.width
+    console.print()
+    console.print(Text.assemble((name, "bold cyan"), ("  " if fits else "\n") if rest else "", rest))
+
+
+def _indented(content: RenderableType, by: int) -> Padding:
+    return Padding(content, (0, 0, 0, by), expand=False)
+
+
+def _identity(inspection: Inspection) -> dict[str, str]:
+    engine = inspection.engine
+    known = f"{engine.name} {engine.version or ''}".strip() if engine.name else wording.NOT_KNOWN
+    read = f" (from {engine.source})" if engine.source else ""
+    return {
+        "engine": known + read,
+        **inspection.facts,
+        "requests": f"{inspection.requests:,}",
+        "steps": f"{inspection.steps:,}",
+        "kernel time not classified": numbers.percent(inspection.unclassified_share),
+    }
+
+
+def _metrics(inspection: Inspection) -> dict[str, str]:
+    return {
+        wording.metric(name): numbers.quantity(value, wording.metric_unit(name))
+        for name, value in inspection.metrics.items()
+    }

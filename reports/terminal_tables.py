@@ -1,0 +1,195 @@
+"""The tables of the terminal pages. Every cell is a ``Text``, so nothing in a file is read as markup."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from profiler.model.diagnosis import Evidence, Gap, KernelRow, Part
+from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps
+from profiler.reports import numbers, wording
+from profiler.reports.breakdown import Row, rows
+from profiler.reports.safe_text import plain
+
+_WIDE = 120
+_HEADER = 40
+# rules under the head and above the total, nothing else
+_RULES = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
+
+
+def breakdown(gap: Gap, width: int) -> Iterator[RenderableType]:
+    """The rows of a gap. On a narrow page the summaries follow the table, so that neither gets torn."""
+    wide = width >= _WIDE
+    every = rows(gap)
+    scale = numbers.gap_scale(gap)
+    token = numbers.scale_for("s", *(row.per_token for row in every))
+    additive = any(row.per_token is not None for row in every if row.kind != "total")
+    table = _table("cause", f"gap, {scale.unit}" if scale.unit else "gap", "share", wording.INTERVAL)
+    if additive:
+        table.add_column(Text(f"{token.unit}/token"), justify="right", no_wrap=True)
+    if wide:
+        table.add_column(Text("why"), overflow="fold", ratio=1)
+    for row in every:
+        cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), interval(row, scale)]
+        cells += [token.signed(row.per_token)] if additive else []
+        cells += [row.summary] if wide else []
+        if row.kind == "total":
+            table.add_section()
+        table.add_row(*_texts(cells), style="bold" if row.kind == "total" else None)
+    yield table
+    if not wide:
+        yield from _summaries(every)
+
+
+def gaps(every: Sequence[Gap], side: tuple[str, str], width: int) -> Table:
+    """Metrics in one line each."""
+    table = _table("metric", *side, "gap", "relative", *((wording.INTERVAL, "") if width >= _WIDE else ("",)))
+    for gap in every:
+        level, scale = numbers.level_scale(gap), numbers.gap_scale(gap)
+        cells = [wording.metric(gap.metric), level.full(gap.a), level.full(gap.b)]
+        cells += [f"{scale.signed(gap.gap)} {scale.unit}", numbers.signed_percent(gap.relative)]
+        cells += [scale.interval(gap.interval)] if width >= _WIDE else []
+        table.add_row(*_texts([*cells, wording.outcome(gap, *side)]))
+    return table
+
+
+def evidence(every: Iterable[Evidence], side: tuple[str, str]) -> Table:
+    """Both runs' numbers side by side, with the file they were read from."""
+    table = _table("evidence", *side)
+    table.add_column(Text("source"), overflow="fold", style="dim")
+    for item in every:
+        values = (numbers.quantity(item.a, item.unit), numbers.quantity(item.b, item.unit))
+        table.add_row(*_texts([item.name, *values, item.source]))
+    return table
+
+
+def parts(every: Iterable[Part], scale: numbers.Scale) -> Table:
+    """The second level of a cause."""
+    table = _table("part", f"gap, {scale.unit}" if scale.unit else "gap", "share", wording.INTERVAL)
+    for part in every:
+        table.add_row(
+            *_texts([part.name, scale.signed(part.gap), numbers.percent(part.share), scale.interval(part.interval)])
+        )
+    return table
+
+
+def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
+    """Kernel categories, seconds and calls per step."""
+    categories = [row for row in every if row.name is None]
+    scale = numbers.scale_for("s", *(row.a_seconds for row in categories), *(row.b_seconds for row in categories))
+    table = _table(
+        "category", *(f"{name}, {scale.unit}" for name in side), "difference", *(f"{n}, calls" for n in side)
+    )
+    for row in categories:
+        table.add_row(
+            *_texts(
+                [
+                    row.category,
+                    scale.plain(row.a_seconds),
+                    scale.plain(row.b_seconds),
+                    scale.signed((row.b_seconds or 0.0) - (row.a_seconds or 0.0)),
+                    numbers.quantity(row.a_calls, ""),
+                    numbers.quantity(row.b_calls, ""),
+                ]
+            )
+        )
+    return table
+
+
+def files(every: Sequence[InspectedFile], verbose: bool) -> Table:
+    """Files by format; one by one when verbose."""
+    if verbose:
+        table = _table("format", "size", "problems", "read")
+        table.add_column(Text("file"), overflow="fold")
+        for file in every:
+            amount, read = numbers.quantity(file.bytes, "bytes"), "yes" if file.read else "no"
+            table.add_row(*_texts([file.format, amount, f"{len(file.problems):,}", read, file.path]))
+        return table
+    table = _table("format", "files", "size", "not read")
+    count, unread, size = Counter[str](), Counter[str](), Counter[str]()
+    for file in every:
+        count[file.format] += 1
+        unread[file.format] += not file.read
+        size[file.format] += file.bytes
+    for name, files_read in count.most_common():
+        table.add_row(*_texts([name, f"{files_read:,}", numbers.quantity(size[name], "bytes"), f"{unread[name]:,}"]))
+    return table
+
+
+def steps(every: Iterable[InspectedSteps]) -> Table:
+    """What each source states about the steps."""
+    table = _table("source", "steps", "prefill", "decode", "mixed", "sequences", "mean time")
+    for source in every:
+        table.add_row(
+            *_texts(
+                [
+                    f"{source.source} (inferred)" if source.inferred else source.source,
+                    f"{source.steps:,}",
+                    f"{source.prefill:,}",
+                    f"{source.decode:,}",
+                    f"{source.mixed:,}",
+                    numbers.quantity(source.mean_sequences, ""),
+                    numbers.quantity(source.mean_seconds, "s"),
+                ]
+            )
+        )
+    return table
+
+
+def device(item: InspectedDevice) -> Table:
+    """Where the device's window went: busy by category and idle by cause add up to it."""
+    scale = numbers.scale_for("s", item.window_seconds)
+    table = _table("bucket", f"time, {scale.unit}", "of the window")
+    share = item.window_seconds or float("nan")
+    for label, buckets in (("busy", item.categories), ("idle", item.idle)):
+        for name, seconds in sorted(buckets.items(), key=lambda pair: -pair[1]):
+            table.add_row(*_texts([f"{label}: {name}", scale.plain(seconds), numbers.percent(seconds / share)]))
+    table.add_section()
+    busy = numbers.percent(item.busy_seconds / share)
+    table.add_row(*_texts(["busy", scale.plain(item.busy_seconds), busy]))
+    table.add_row(*_texts(["window", scale.plain(item.window_seconds), numbers.percent(1.0)]), style="bold")
+    return table
+
+
+def facts(every: Mapping[str, str]) -> Table:
+    """Names and values in two columns."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", overflow="fold")
+    table.add_column(overflow="fold")
+    for name, value in every.items():
+        table.add_row(*_texts([f"  {name}", value]))
+    return table
+
+
+def interval(row: Row, scale: numbers.Scale) -> str:
+    """The row's interval; none is formed for what is left over."""
+    return wording.NO_SHARE if row.kind == "unexplained" else scale.interval(row.interval)
+
+
+def _summaries(every: Iterable[Row]) -> Iterator[RenderableType]:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in every:
+        if row.summary:
+            table.add_row(Text(f"  {row.label}", "bold"), Text(plain(row.summary)))
+    if table.row_count:
+        yield Text()
+        yield table
+
+
+def _table(name: str, *figures: str) -> Table:
+    table = Table(box=_RULES, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1))
+    table.add_column(Text(plain(name)), overflow="fold")
+    for figure in figures:
+        table.add_column(Text(plain(figure, _HEADER)), justify="right", overflow="fold")
+    return table
+
+
+def _texts(cells: Iterable[str]) -> list[Text]:
+    return [Text(plain(cell)) for cell in cells]

@@ -1,0 +1,86 @@
+"""The words of every report, in one place. What a file calls something is never translated."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from profiler.model.diagnosis import CauseName, Gap
+
+NOT_KNOWN: Final = "not known"
+NO_SHARE: Final = "–"  # noqa: RUF001  a dash, as tables have it where no figure applies
+NO_EVIDENCE: Final = "not told apart: these runs hold no evidence for it"
+NO_DIFFERENCE: Final = "no difference shown"
+UNEXPLAINED: Final = "unexplained"
+TOTAL: Final = "measured gap"
+INTERVAL: Final = "95% interval"
+EXTRAPOLATED: Final = "outside what the runs have seen"
+SIMULATED: Final = "simulated: not measured on a real engine"
+CUT_SHORT: Final = "_The rest is left out: a comment is limited in length. The HTML and JSON reports hold all of it._"
+
+CAUSE: Final[dict[CauseName, str]] = {
+    "kernel": "kernel",
+    "communication": "communication",
+    "cuda_graph": "CUDA Graph",
+    "scheduling": "scheduling",
+    "batching": "batching",
+    "memory": "memory",
+    "speculation": "speculation",
+    "frontend": "frontend",
+    "hardware": "hardware",
+    "workload": "workload",
+}
+
+MEANING: Final[dict[CauseName, str]] = {
+    "kernel": "the GPU needs longer for the same work",
+    "communication": "collectives that compute does not hide",
+    "cuda_graph": "steps run eagerly, padding, late replays",
+    "scheduling": "the GPU waits between steps, decodes wait for prefills",
+    "batching": "steps carry fewer sequences or tokens than they could",
+    "memory": "work done again or not saved: cache misses, preemption",
+    "speculation": "speculative decoding, or another acceptance",
+    "frontend": "time outside the engine: HTTP, tokenizer, client",
+    "hardware": "clocks, power limits, another device",
+    "workload": "the two runs did not do the same work",
+}
+
+STATUS: Final = {
+    "winner": "difference shown",
+    "no difference": NO_DIFFERENCE,
+    "not comparable": "not comparable",
+    "insufficient evidence": "insufficient evidence",
+}
+
+_WORD: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E latency", "slo": "SLO", "gpu": "GPU"}
+_SECONDS: Final = ("ttft", "tpot", "itl", "e2e", "latency", "duration", "seconds")
+
+
+def metric(name: str) -> str:
+    """A metric's name as it is read aloud: ``p99_ttft`` -> ``p99 TTFT``."""
+    return " ".join(_WORD.get(word, word) for word in name.split("_")) or name
+
+
+def title(name: str) -> str:
+    """A metric's name at the start of a line."""
+    text = metric(name)
+    return text[:1].upper() + text[1:]
+
+
+def metric_unit(name: str) -> str:
+    """The unit of a run's metric, which the document states only for metrics that have a gap."""
+    if "throughput" in name:
+        return "requests/s" if "request" in name else "tokens/s"
+    if name.startswith("goodput"):
+        return "requests/s"
+    return "s" if any(word in _SECONDS for word in name.split("_")) else ""
+
+
+def outcome(gap: Gap, a: str, b: str) -> str:
+    """What the gap's interval says, in three words."""
+    if gap.winner is None:
+        return NO_DIFFERENCE if gap.interval is not None else "no winner named"
+    return f"{a if gap.winner == 'a' else b} is better"
+
+
+def more(hidden: int) -> str:
+    """The line that stands for what a cap left out."""
+    return f"and {hidden:,} more"

@@ -1,0 +1,70 @@
+"""Step annotations of every version, as they stand in real traces."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiler.collectors.engines import ENGINES, sglang, vllm
+from profiler.model.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from profiler.model.steps import StepLabel
+
+DETAILED = "execute_8192_context_9(sq8155sk8430sqsq7475785sqsk7671310)_generation_37(sq37sk34489sqsq37sqsk34489)"
+
+
+def test_counts_of_requests_and_tokens() -> None:
+    label = vllm.step_label("execute_context_2(300)_generation_15(15)")
+    assert label == StepLabel("mixed", 2, 300, 15, 15)
+
+
+def test_a_real_build_adds_the_squared_tokens() -> None:
+    assert vllm.step_label("execute_context_1(888_788544)_generation_0(0)") == StepLabel("prefill", 1, 888, 0, 0)
+
+
+def test_new_and_cached_are_not_prefill_and_decode() -> None:
+    assert vllm.step_label("execute_new_2_cached_5") == StepLabel(requests=7)
+
+
+def test_the_detailed_form_is_read_by_every_engine_alike() -> None:
+    expected = StepLabel("mixed", 9, 8155, 37, 37, 8430, 34489)
+    assert {engine.step_label(DETAILED) for engine in ENGINES} == {expected}
+
+
+def test_an_empty_step_is_idle() -> None:
+    label = vllm.step_label("execute_0_context_0(sq0sk0sqsq0sqsk0)_generation_0(sq0sk0sqsq0sqsk0)")
+    assert label is not None and label.phase == "idle"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("step[EXTEND bs=15 toks=15360]", StepLabel("prefill", 15, 15360, 0, 0, requests=15)),
+        ("step[DECODE bs=16]", StepLabel("decode", 0, 0, 16, 16, requests=16)),
+        (
+            "step[DECODE bs=4 g_sq=4 g_sqsq=4 g_sqsk=248 g_sk=248 forward_id=70]",
+            StepLabel("decode", 0, 0, 4, 4, decode_context=248, requests=4),
+        ),
+        ("step[MIXED bs=9 toks=70]", StepLabel("mixed", requests=9)),
+        (
+            "step[MIXED bs=5 c=2 g=3 c_sq=70 c_sk=90 c_sqsq=1 c_sqsk=1 g_sq=3 g_sk=30 g_sqsq=3 g_sqsk=30]",
+            StepLabel("mixed", 2, 70, 3, 3, 90, 30, 5),
+        ),
+        ("step[VERIFY bs=2 g_sq=10]", StepLabel("decode", 0, 0, 2, 10, requests=2)),
+        ("step[TARGET_VERIFY bs=2]", StepLabel("decode", 0, 0, 2, None, requests=2)),
+        ("step[DRAFT bs=2]", StepLabel("decode", requests=2, draft=True)),
+        ("step[IDLE bs=0]", StepLabel("idle", requests=0)),
+    ],
+)
+def test_bracketed_steps(name: str, expected: StepLabel) -> None:
+    assert sglang.step_label(name) == expected
+
+
+@pytest.mark.parametrize("name", ["", "step[", "execute_context_1(2)", "aten::mm", "step[DECODE bs=x]", "execute_"])
+def test_other_names_are_no_steps(name: str) -> None:
+    assert all(engine.step_label(name) is None for engine in ENGINES)
+
+
+def test_every_metric_is_mapped_to_a_known_concept() -> None:
+    known = GAUGES | COUNTERS | HISTOGRAMS
+    for engine in ENGINES:
+        assert set(engine.metrics.values()) | {row[0] for row in engine.metric_labels} <= known
+        assert all(name.startswith(engine.metric_prefixes) for name in engine.metrics)

@@ -1,0 +1,167 @@
+"""The HTML report as text: what it holds, what it escapes, what it weighs. How it behaves is tests/browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from profiler.model.diagnosis import Diagnosis, DocumentProblem, KernelRow
+from profiler.reports.html import to_html
+from tests.reports import documents
+
+
+class Outline(HTMLParser):
+    """Tags, and the text outside scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        """Read the page."""
+        super().__init__()
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.words: list[str] = []
+        self.rows: list[list[str]] = []
+        self._silent = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the tag and the names of its attributes."""
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+        self._silent = tag in {"script", "style"}
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in {"td", "th"} and self.rows:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002  the parser's signature
+        """Text is shown again after a script."""
+        self._silent = False
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text, and the cell it is in."""
+        if self._silent:
+            return
+        self.words.append(data)
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data.strip()
+
+    @property
+    def text(self) -> str:
+        """All text, with single spaces."""
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.mark.parametrize(
+    "diagnosis",
+    [documents.pair(), documents.null_pair(), documents.traces_only(), documents.empty(), documents.hostile()],
+)
+def test_every_document_becomes_a_page_of_at_most_three_megabytes(diagnosis: Diagnosis) -> None:
+    page = to_html(diagnosis)
+
+    assert page.startswith("<!doctype html>")
+    assert len(page.encode()) < 3_000_000
+
+
+def test_the_page_is_read_top_down() -> None:
+    text = Outline(to_html(documents.pair())).text
+    places = [
+        text.rindex(heading)
+        for heading in (
+            "Output throughput",
+            "GPU time per step",
+            "Metrics of the runs",
+            "rules passed",
+            "To check",
+            "event 18,221",
+            "no GPU counters; they",
+            "To repeat it",
+        )
+    ]
+
+    assert places == sorted(places)
+    assert "profiler diagnose runs/run-A runs/run-B" in text
+
+
+def test_the_rows_of_the_table_add_up() -> None:
+    rows = Outline(to_html(documents.pair())).rows
+    start = next(index for index, row in enumerate(rows) if row[0] == "Cause") + 1
+    table = {row[0]: float(row[1].replace(",", "")) for row in rows[start : start + 6]}
+
+    total = table.pop("measured gap")
+    assert list(table) == ["batching", "scheduling", "kernel", "CUDA Graph", "unexplained"]
+    assert sum(table.values()) == total == -2141
+
+
+def test_the_policy_names_exactly_the_scripts_of_the_page() -> None:
+    page = to_html(documents.pair())
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy is not None
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+
+    assert len(scripts) == 2
+    assert policy[1].startswith("default-src 'none'; script-src " + " ".join(f"'sha256-{value}'" for value in hashes))
+    assert "unsafe" not in policy[1]
+
+
+def test_it_refers_to_nothing_outside() -> None:
+    page = to_html(documents.pair())
+    without_scripts = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL)
+
+    assert not re.findall(r'(?:src|href)="(?!#|data:,")', without_scripts)
+    assert "url(" not in page.split("</style>")[0]
+    assert "style=" not in without_scripts
+
+
+def test_an_axis_that_does_not_start_at_zero_is_said() -> None:
+    assert "does not start at zero" not in Outline(to_html(documents.traces_only())).text
+    assert "does not start at zero" in Outline(to_html(documents.null_pair())).text
+    only = msgspec.structs.replace(documents.pair(), gaps=(documents.throughput_gap(),))
+    assert "does not start at zero" not in Outline(to_html(only)).text
+
+
+def test_a_simulated_run_has_a_banner() -> None:
+    assert "Simulated." not in Outline(to_html(documents.pair())).text
+    assert "Simulated." in Outline(to_html(documents.hostile())).text
+
+
+def test_a_huge_document_is_cut_and_says_so() -> None:
+    name = "void cutlass::Kernel2<" + "x" * 1500 + ">"
+    kernels = tuple(
+        KernelRow(category="gemm", name=f"{name}{index}", a_seconds=1e-6, b_seconds=2e-6, a_calls=1.0, b_calls=1.0)
+        for index in range(20_000)
+    )
+    problems = tuple(
+        DocumentProblem(run="run-A", file="t.json", severity="warning", detail="x" * 3000) for _ in range(3000)
+    )
+    page = to_html(msgspec.structs.replace(documents.pair(), kernels=kernels, problems=problems))
+
+    assert len(page.encode()) < 3_000_000
+    text = Outline(page).text
+    assert "2,900 of 3,000 problems" in text
+    assert "(and 19,400 more)" in text
+    assert "20.00 40.00 +20.00" in text
+
+
+TAGS = {tag for build in (documents.pair, documents.hostile) for tag, _ in Outline(to_html(build())).tags}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.text()
+    | st.text(alphabet="<>/&\"'`{}%!-=scriptonerror \x00\u202e\ud800")
+    | st.sampled_from(["</script>", "<!--<script>", "]]>", "{{ 7*7 }}", "&lt;", "javascript:alert(1)", "\ud800"])
+)
+def test_any_text_in_every_field_stays_text(text: str) -> None:
+    page = to_html(documents.hostile(text))
+    page.encode()
+    outline = Outline(page)
+
+    assert {tag for tag, _ in outline.tags} <= TAGS
+    assert not [name for _, names in outline.tags for name in names if name.startswith("on")]
+    assert len(re.findall(r"<script", page)) == len(re.findall(r"</script", page)) == 4

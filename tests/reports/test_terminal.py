@@ -1,0 +1,225 @@
+"""The terminal pages, as the literal text that a pipe of 100 columns gets."""
+
+# ruff: noqa: RUF001  the page as it is printed
+from __future__ import annotations
+
+import re
+from io import StringIO
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from profiler.model.diagnosis import Diagnosis, DocumentProblem
+from profiler.model.inspection import Inspection
+from profiler.reports.terminal import print_diagnosis, print_inspection
+from tests.reports import documents
+
+PAIR = """\
+run-B (SGLang 0.5.23) serves 3,778 tokens/s where run-A (vLLM 0.33.0) serves 5,919: 36.2% less (95%:
+35.4 to 37.0; 3 repeats each).
+70% of the gap is batching; 19% is scheduling; 11% is kernel.
+
+Output throughput
+run-A 5,919 tokens/s, run-B 3,778 tokens/s: -2,141 tokens/s (-36.2%; 95%: -2,190 to -2,095); run-A
+is better
+cause          gap, tokens/s    share       95% interval   µs/token
+───────────────────────────────────────────────────────────────────
+batching              -1,499    70.0%   -1,560 to -1,439     +67.04
+scheduling              -407    19.0%       -470 to -350     +18.19
+kernel                  -229    10.7%       -281 to -180     +10.23
+CUDA Graph                 0     0.0%            -4 to 4       0.00
+unexplained               -6     0.3%                  –      +0.29
+───────────────────────────────────────────────────────────────────
+measured gap          -2,141   100.0%   -2,190 to -2,095     +95.74
+
+  batching     run-B's steps carried 38 sequences where run-A's carried 89; `--max-running-requests
+               40` is the cap
+  scheduling   the GPU waited 0.86 ms between steps (run-A: 0.09 ms) because the overlap scheduler
+               is off
+  kernel       decode attention takes 1.6x as long at an equal batch (outside what the runs have
+               seen)
+  CUDA Graph   none: both replay 100% of decode steps
+  unexplained  1 part could not be told apart
+
+Other metrics
+metric         run-A      run-B         gap   relative
+────────────────────────────────────────────────────────────────────────────
+mean TPOT   11.10 ms   10.80 ms   -300.0 µs      -2.7%   no difference shown
+p99 TTFT     1.443 s    1.404 s   -39.00 ms      -2.7%   no difference shown
+
+Fairness  1 of 3 rules passed, 1 not known
+  fail warm_up (warn): run-B's log shows no warm-up of 8 requests before the measured window
+    to fix: send 8 requests before measuring
+
+Recommendations
+  run-B: --max-running-requests 128 (now 40)
+    output throughput +39.0% (95%: +36.0% to +41.0%)
+    requests waited in 94% of the steps
+    check: run the same load again and compare sequences per step
+
+Problems in the files
+  error run-B/metrics/7.txt: the file ends early (at byte 4096)
+  warning run-B/trace/decode.pt.trace.json.gz: 3 launches without a kernel; they are left out (at
+  event 18,221) [3 times]
+  and 1 more
+
+Missing evidence
+  run-B: no GPU counters; they would have told whether the clocks were equal
+"""
+
+NULL_PAIR = """\
+No difference shown.
+Verdict: no difference shown.
+
+Output throughput
+run-A (A) 5,919 tokens/s, run-A (B) 5,919 tokens/s: 0 tokens/s (0.0%; 95%: -41 to 41); no difference
+shown
+cause          gap, tokens/s   share   95% interval
+───────────────────────────────────────────────────
+kernel             not known       –      not known
+CUDA Graph         not known       –      not known
+scheduling         not known       –      not known
+batching           not known       –      not known
+unexplained                0       –              –
+───────────────────────────────────────────────────
+measured gap               0       –      -41 to 41
+
+  kernel      not told apart: these runs hold no evidence for it
+  CUDA Graph  not told apart: these runs hold no evidence for it
+  scheduling  not told apart: these runs hold no evidence for it
+  batching    not told apart: these runs hold no evidence for it
+"""
+
+INSPECTION = """\
+run-B
+  engine                      sglang 0.5.23 (from server.log:12)
+  model                       Qwen3-32B
+  gpu                         NVIDIA H200
+  requests                    3,000
+  steps                       812
+  kernel time not classified  1.2%
+
+Files
+format        files        size   not read
+──────────────────────────────────────────
+prometheus        2   44.00 KiB          1
+torch trace       1   17.38 MiB          0
+
+Steps
+source                                     steps   prefill   decode   mixed   sequences   mean time
+───────────────────────────────────────────────────────────────────────────────────────────────────
+trace/decode.pt.trace.json.gz (inferred)     812        40      700      72       38.40    10.80 ms
+
+cuda:0 NVIDIA H200  412,000 kernels in trace/decode.pt.trace.json.gz
+bucket                time, s   of the window
+─────────────────────────────────────────────
+busy: gemm              4.000           50.0%
+busy: attention         3.000           37.5%
+idle: between steps     0.900           11.2%
+idle: launch            0.100            1.2%
+─────────────────────────────────────────────
+busy                    7.000           87.5%
+window                  8.000          100.0%
+
+Metrics
+  output throughput  3,778 tokens/s
+  mean TTFT          1.921 s
+
+Problems in the files
+  error run-B/metrics/7.txt: the file ends early (at byte 4096)
+"""
+
+
+def printed(document: Diagnosis | Inspection, width: int = 100, verbose: bool = False, colour: bool = False) -> str:
+    """What the console got, without trailing spaces."""
+    heard = StringIO()
+    console = Console(
+        file=heard, width=width, no_color=not colour, force_terminal=colour, color_system="standard" if colour else None
+    )
+    if isinstance(document, Diagnosis):
+        print_diagnosis(document, console, verbose)
+    else:
+        print_inspection(document, console, verbose)
+    return "".join(f"{line.rstrip()}\n" for line in heard.getvalue().split("\n")[:-1])
+
+
+def test_a_pair() -> None:
+    assert printed(documents.pair()) == PAIR
+
+
+def test_a_null_pair_names_no_winner() -> None:
+    assert printed(documents.null_pair()) == NULL_PAIR
+
+
+def test_an_inspection() -> None:
+    assert printed(documents.inspection()) == INSPECTION
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 140])
+def test_no_line_is_longer_than_the_page(width: int) -> None:
+    for verbose in (False, True):
+        for build in (documents.pair, documents.traces_only, documents.empty, documents.hostile):
+            assert max(map(len, printed(build(), width, verbose).splitlines()), default=0) <= width
+        assert max(map(len, printed(documents.inspection(), width, verbose).splitlines())) <= width
+
+
+def test_the_rows_add_up() -> None:
+    figures = re.findall(r"^(\S.*?)  +([+-]?[\d,]+)  +-?[\d.]+%", printed(documents.pair()), re.MULTILINE)
+    rows = {name: int(figure.replace(",", "")) for name, figure in figures}
+
+    total = rows.pop("measured gap")
+    assert list(rows) == ["batching", "scheduling", "kernel", "CUDA Graph", "unexplained"]
+    assert sum(rows.values()) == total
+
+
+def test_verbose_shows_both_runs_side_by_side_with_the_source() -> None:
+    text = printed(documents.pair(), width=140, verbose=True)
+
+    assert re.search(r"sequences per step +89.20 sequences +38.40 sequences +trace/decode.pt.trace.json.gz", text)
+    assert re.search(r"queue time +12.00 ms +not known +metrics", text)
+    assert "request limit" in text
+    assert "How it was measured" in text
+    assert "P99 TTFT" in text
+
+
+def test_the_four_causes_are_always_rows() -> None:
+    text = printed(documents.null_pair())
+
+    for label in ("kernel", "CUDA Graph", "scheduling", "batching"):
+        assert re.search(rf"^{label} +not known", text, re.MULTILINE)
+
+
+def test_many_problems_are_capped_with_errors_first() -> None:
+    many = tuple(
+        DocumentProblem(run="r", file=f"{i}.json", severity="warning" if i % 2 else "error", detail="x")
+        for i in range(40)
+    )
+    text = printed(msgspec.structs.replace(documents.empty(), problems=many))
+
+    assert text.count("error r/") == 5
+    assert "warning r/" not in text
+    assert "and 35 more" in text
+
+
+def test_a_terminal_gets_colour_and_a_pipe_none() -> None:
+    assert "\x1b[" in printed(documents.pair(), colour=True)
+    assert "\x1b" not in printed(documents.pair())
+
+
+def test_names_are_not_markup_and_steer_nothing() -> None:
+    text = printed(documents.hostile("[red]x[/red]\x1b[2J\u202e:smile:"), verbose=True)
+
+    assert "[red]x[/red]␛[2J⟨U+202E⟩:smile:" in text
+    assert "\x1b" not in text
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text() | st.text(alphabet="[]/\\\\\x1b\x9b\r\n\u202e\ud800 a"))
+def test_any_text_is_printed(text: str) -> None:
+    for document in (documents.hostile(text), documents.inspection(text)):
+        shown = printed(document, width=80, verbose=True)
+        shown.encode()
+        assert all(line.isprintable() for line in shown.split("\n"))

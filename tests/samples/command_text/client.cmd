@@ -1,0 +1,1 @@
+python -m x.bench_serving --backend sglang --num-prompts 9 --request-rate inf --seed 2
