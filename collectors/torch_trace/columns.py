@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.collectors.torch_trace.decode import Damage, Event, Number, Times
+from profiler.collectors.torch_trace.scan import Scanned
 from profiler.model.requests import Ints
 from profiler.model.trace import NO_ID, EventTable, Kind
 
@@ -31,6 +32,7 @@ CATEGORIES: Final = {
     "python_function": Kind.PYTHON,
     "overhead": Kind.OVERHEAD,
 }
+ON_DEVICE: Final = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.DEVICE_ANNOTATION)
 # A duration above a week is a corrupted timestamp (pytorch/kineto reports "236 years").
 LONGEST_NS: Final = 7 * 86_400 * 1_000_000_000
 # Timestamps above this many microseconds (2001) are absolute, even where the file states a base.
@@ -60,29 +62,65 @@ class Columns:
         keep = [i for i, event in enumerate(events) if event.ph == "X"]
         chosen = events if len(keep) == len(events) else [events[i] for i in keep]
         start, duration, bad = _times(chosen, None if times is None else [times[i] for i in keep])
-        kind = np.array([self._kind(event.cat) for event in chosen], np.uint8)
         names, processes, threads = self.names, self.processes, self.threads
         args = [event.args for event in chosen]
-        device_side = np.isin(kind, np.array((Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.DEVICE_ANNOTATION), np.uint8))
-        device = _ids([None if a is None else a.device for a in args], NO_ID)
-        stream = _ids([None if a is None else a.stream for a in args], NO_ID)
-        # Where a device event has no arguments its lane still says device and stream.
-        for column, lane in ((device, [e.pid for e in chosen]), (stream, [e.tid for e in chosen])):
-            missing = np.flatnonzero(device_side & (column == NO_ID))
-            column[missing] = _ids([lane[i] for i in missing], NO_ID)
         table = EventTable(
-            kind=kind,
+            kind=np.array([self._kind(event.cat) for event in chosen], np.uint8),
             name=np.array([names.setdefault(event.name, len(names)) for event in chosen], np.int32),
             start=start,
             duration=duration,
             process=np.array([processes.setdefault(str(e.pid), len(processes)) for e in chosen], np.int32),
             thread=np.array([threads.setdefault((str(e.pid), str(e.tid)), len(threads)) for e in chosen], np.int32),
             correlation=_ids([None if a is None else a.correlation for a in args], NO_ID),
-            device=device.astype(np.int32),
-            stream=stream.astype(np.int32),
+            device=_ids([None if a is None else a.device for a in args], NO_ID).astype(np.int32),
+            stream=_ids([None if a is None else a.stream for a in args], NO_ID).astype(np.int32),
             size=_ids([None if a is None else a.bytes for a in args], NO_ID),
             graph_node=_ids([None if a is None else a.graph_node for a in args], NO_ID),
         )
+        self._append(table, bad, offset)
+
+    def add_scanned(self, chunk: Scanned, offset: int) -> None:
+        """Append a chunk that the quick scanner has read; the same rows that ``add`` would make of its events."""
+        self.phases.update(chunk.phases)
+        for event in chunk.metadata:
+            self._metadata(event)
+        names = _codes(self.names, chunk.names)
+        kinds = np.array([self._kind(category) for category in chunk.categories] or [0], np.uint8)
+        processes = _codes(self.processes, chunk.processes)
+        width = max(len(chunk.threads), 1)
+        lanes, first, lane = np.unique(
+            chunk.process.astype(np.int64) * width + chunk.thread, return_index=True, return_inverse=True
+        )
+        threads = np.zeros(len(lanes), np.int32)
+        for i in np.argsort(first).tolist():
+            key = (chunk.processes[lanes[i] // width], chunk.threads[lanes[i] % width])
+            threads[i] = self.threads.setdefault(key, len(self.threads))
+        table = EventTable(
+            kind=kinds[chunk.category],
+            name=names[chunk.name],
+            start=chunk.start,
+            duration=chunk.duration,
+            process=processes[chunk.process],
+            thread=threads[lane],
+            correlation=chunk.correlation,
+            device=chunk.device.astype(np.int32),
+            stream=chunk.stream.astype(np.int32),
+            size=chunk.size,
+            graph_node=chunk.graph_node,
+        )
+        self._append(table, ~chunk.timed, offset)
+
+    def _append(self, table: EventTable, bad: NDArray[np.bool_], offset: int) -> None:
+        # Where a device event has no arguments its lane still says device and stream.
+        on_device = np.isin(table.kind, np.array(ON_DEVICE, np.uint8))
+        lanes = (
+            (table.device, table.process, list(self.processes)),
+            (table.stream, table.thread, [thread for _, thread in self.threads]),
+        )
+        for column, lane, titles in lanes:
+            missing = np.flatnonzero(on_device & (column == NO_ID))
+            if len(missing):
+                column[missing] = _ids([titles[i] for i in lane[missing].tolist()], NO_ID)
         self._parts.append(table.select(self._sound(table, bad, offset)))
 
     def table(self) -> EventTable:
@@ -133,6 +171,11 @@ class Columns:
             self.damage.add(kind, offset, int(rows.sum()))
         sound: NDArray[np.bool_] = ~(bad | negative | zero | long)
         return sound
+
+
+def _codes(known: dict[str, int], texts: Sequence[str]) -> NDArray[np.int32]:
+    """The file-wide id of each of a chunk's strings, in the order in which they first occurred."""
+    return np.array([known.setdefault(text, len(known)) for text in texts] or [0], np.int32)
 
 
 def _times(events: Sequence[Event], exact: Sequence[Times] | None) -> tuple[Ints, Ints, NDArray[np.bool_]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from profiler.collectors.torch_trace.chunks import pieces
+from profiler.collectors.torch_trace.chunks import Piece, array_ends, pieces
 from profiler.collectors.torch_trace.columns import ABSOLUTE_US, Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail, frame
+from profiler.collectors.torch_trace.scan import scan
+from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.fact import Fact
@@ -70,11 +71,14 @@ class TorchTrace:
                     before = piece.data
                 elif piece.kind == "events":
                     has_events = True
-                    columns.add(*decode(piece.data, piece.offset, damage), piece.offset)
+                    scanned = scan(piece.data)
+                    if scanned is None:
+                        columns.add(*decode(piece.data, piece.offset, damage), piece.offset)
+                    else:
+                        columns.add_scanned(scanned, piece.offset)
                 else:
                     has_events = True
-                    events, times, after = decode_tail(piece.data, piece.offset, damage)
-                    columns.add(events, times, piece.offset)
+                    after = _tail(piece, columns, damage)
         if not has_events:
             raise BadInput(
                 source.name,
@@ -90,23 +94,16 @@ class TorchTrace:
         return Reading(traces=(label(trace, engines),), facts=facts, problems=problems)
 
 
-def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
-    """The trace with every annotation that an engine's grammar understands. Names decide, so it is done once a name."""
-    events = trace.events
-    marked = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.DEVICE_ANNOTATION, Kind.OPERATOR), np.uint8))
-    labels, phases = {}, {}
-    for index in np.unique(events.name[marked]).tolist():
-        for engine in engines:
-            found = engine.step_label(trace.names[index])
-            if found is not None:
-                labels[index] = found
-                break
-        for engine in engines:
-            phase = engine.host_phases.get(trace.names[index])
-            if phase is not None:
-                phases[index] = phase
-                break
-    return replace(trace, labels=labels, phases=phases)
+def _tail(piece: Piece, columns: Columns, damage: Damage) -> bytes:
+    """Add the last piece's events; returns what follows the list's closing bracket."""
+    for end, after in array_ends(piece.data, limit=3):
+        scanned = scan(piece.data[:end])
+        if scanned is not None:
+            columns.add_scanned(scanned, piece.offset)
+            return piece.data[after:]
+    events, times, rest = decode_tail(piece.data, piece.offset, damage)
+    columns.add(events, times, piece.offset)
+    return rest
 
 
 def _trace(name: str, columns: Columns, keys: Mapping[str, object]) -> Trace:

@@ -1,0 +1,5 @@
+"""Reading Nsight Systems exports."""
+
+from profiler.collectors.nsys.sqlite import FORMAT
+
+FORMATS = (FORMAT,)

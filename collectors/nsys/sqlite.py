@@ -1,0 +1,316 @@
+"""Nsight Systems exports (``nsys export --type sqlite``), 2020 to 2026: one trace a process that used a GPU.
+
+Tables and columns come and go between versions and captures, so only what exists is selected. Times are nanoseconds
+from the session's start. Process and thread are packed into one number: hardware << 56 | VM << 48 | pid << 24 | tid.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiler.collectors.nsys.database import MAGIC, MISSING, Database, opened
+from profiler.collectors.trace_labels import label
+from profiler.errors import BadInput
+from profiler.model.extension import Engine, Source
+from profiler.model.fact import Fact
+from profiler.model.problem import Problem
+from profiler.model.requests import Ints
+from profiler.model.run import Reading
+from profiler.model.trace import NO_ID, DeviceInfo, EventTable, Kind, Trace
+
+THREAD_BITS: Final = 0xFFFFFF
+KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
+COPIES: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
+FILLS: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
+CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+RANGES: Final = "NVTX_EVENTS"
+# NVTX event types that are ranges: push/pop and start/end; the others are marks, names and categories.
+RANGE_TYPES: Final = (59, 60, 70, 71)
+COPY_NAMES: Final = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+LONGEST_NS: Final = 7 * 86_400 * 1_000_000_000
+OPAQUE_GRAPH: Final = "CUDA Graph replay (opaque)"
+_DEVICE_COLUMNS: Final = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphNodeId")
+
+
+class NsysSqlite:
+    """The format; see ``profiler.model.extension.Format``."""
+
+    name = "nsys_sqlite"
+    version = 1
+
+    def sniff(self, head: bytes, name: str) -> float:
+        """A SQLite file whose schema names Nsight's tables (the schema's text lies in the first pages)."""
+        if not head.startswith(MAGIC):
+            return 0.0
+        if b"CUPTI_ACTIVITY_KIND" in head or b"META_DATA_EXPORT" in head or b"StringIds" in head:
+            return 0.98
+        return 0.75 if "nsys" in name.lower() else 0.3
+
+    def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
+        """All processes with device work. Raises BadInput where the file is no readable export."""
+        try:
+            with opened(source) as database:
+                if not database.tables & {KERNELS, "META_DATA_EXPORT", RANGES, CALLS, GRAPHS}:
+                    advice = "Name an export of Nsight Systems (nsys export --type sqlite report.nsys-rep)"
+                    raise BadInput(source.name, "a SQLite file without any of Nsight's tables", advice)
+                return _read(database, source.name, engines)
+        # SQLite names damaged schema text in its messages, which then need not be UTF-8.
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            advice = "Export the report again: nsys export --type sqlite report.nsys-rep"
+            raise BadInput(source.name, f"the SQLite file is damaged: {error}", advice) from error
+
+
+def _read(database: Database, name: str, engines: Sequence[Engine]) -> Reading:
+    problems: list[Problem] = []
+    strings = _Strings(database)
+    tables = [
+        _device_events(database, KERNELS, Kind.KERNEL, strings.kernel_names, problems, name),
+        _device_events(database, COPIES, Kind.MEMCPY, strings.copy_names, problems, name),
+        _device_events(database, FILLS, Kind.MEMSET, strings.fill_names, problems, name),
+        _device_events(database, GRAPHS, Kind.KERNEL, strings.graph_names, problems, name),
+        _host_events(database, CALLS, Kind.LAUNCH, strings.call_names, problems, name),
+        _host_events(database, RANGES, Kind.ANNOTATION, strings.range_names, problems, name),
+    ]
+    _check_graphs(database, tables[3], problems, name)
+    events = [table for table in tables if len(table[0])]
+    if not any(len(table[0]) for table in tables[:4]):
+        detail = "no GPU activity in this capture (a client or another process was profiled?): this is not an idle GPU"
+        problems.append(Problem(name, "warning", detail))
+    _lost(database, problems, name)
+    started = database.integers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
+    base = int(started[0]) if len(started) and started[0] > 0 else 0
+    devices = _Devices(database)
+    metadata = _metadata(database)
+    traces = []
+    owners = np.unique(np.concatenate([owner for _, owner in events])) if events else np.zeros(0, np.int64)
+    working = np.unique(np.concatenate([owner for table, owner in tables[:4]])) if events else owners
+    for rank, owner in enumerate(working.tolist() or owners.tolist()[:1]):
+        parts = [table.select(mine == owner) for table, mine in events]
+        pid = (owner >> 24) & THREAD_BITS
+        joined = EventTable(
+            **{f: np.concatenate([getattr(part, f) for part in parts]) for f in EventTable.__dataclass_fields__}
+        )
+        trace = Trace(
+            path=name if len(working) <= 1 else f"{name} (pid {pid})",
+            events=joined,
+            names=strings.names(),
+            processes=(f"{pid} {strings.processes.get(owner, '')}".strip(),),
+            threads=strings.threads(),
+            base=base,
+            rank=rank if len(working) > 1 else None,
+            devices=devices.of(pid),
+            metadata=metadata,
+        )
+        traces.append(label(trace, engines))
+    facts: dict[str, Fact[object]] = {}
+    known = [d.name for trace in traces for d in trace.devices if d.name]
+    if known:
+        facts["hardware.gpu"] = Fact(known[0], f"{name} (TARGET_INFO_GPU)")
+    return Reading(traces=tuple(traces), facts=facts, problems=tuple(problems))
+
+
+_Events = tuple[EventTable, Ints]
+
+
+def _timed(start: Ints, end: Ints) -> NDArray[np.bool_]:
+    """Which rows end after they start, within a week."""
+    sound: NDArray[np.bool_] = (end >= start) & (np.abs(start) < 2**61) & (np.abs(end) < 2**61)
+    return sound & (np.where(sound, end - start, 0) < LONGEST_NS)
+
+
+def _device_events(
+    database: Database, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
+) -> _Events:
+    columns = database.integers(table, (*_DEVICE_COLUMNS, "bytes", *names.columns))
+    # Where start and end are 0 the device gave no time stamp; it must not set the start of the trace.
+    timed = _timed(columns["start"], columns["end"]) & ~((columns["start"] == 0) & (columns["end"] == 0))
+    left_out = int((~timed).sum())
+    if left_out:
+        detail = f"{left_out:,} rows of {table} have no time stamps that can be true and were left out"
+        problems.append(Problem(path, "warning", detail, table, left_out))
+    node = np.where(columns["graphNodeId"] > 0, columns["graphNodeId"], NO_ID)
+    events = EventTable(
+        kind=np.full(len(timed), kind, np.uint8),
+        name=names.read(columns),
+        start=columns["start"],
+        duration=columns["end"] - columns["start"],
+        process=np.zeros(len(timed), np.int32),
+        thread=np.zeros(len(timed), np.int32),
+        correlation=columns["correlationId"],
+        device=columns["deviceId"].astype(np.int32),
+        stream=columns["streamId"].astype(np.int32),
+        size=columns["bytes"],
+        graph_node=node,
+    )
+    return events.select(timed), np.maximum(columns["globalPid"][timed], 0)
+
+
+def _host_events(
+    database: Database, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
+) -> _Events:
+    columns = database.integers(table, ("start", "end", "globalTid", "correlationId", "eventType", *names.columns))
+    chosen = np.ones(len(columns["start"]), bool)
+    if kind == Kind.ANNOTATION:
+        chosen &= np.isin(columns["eventType"], RANGE_TYPES)
+        open_ended = chosen & (columns["end"] == MISSING)
+        if open_ended.any():
+            detail = f"{int(open_ended.sum()):,} NVTX ranges never end in the capture and were left out"
+            problems.append(Problem(path, "info", detail, count=int(open_ended.sum())))
+        chosen &= ~open_ended
+    chosen &= _timed(columns["start"], columns["end"])
+    rows = {key: value[chosen] for key, value in columns.items()}
+    none = np.full(len(rows["start"]), NO_ID, np.int64)
+    events = EventTable(
+        kind=np.full(len(none), kind, np.uint8),
+        name=names.read(rows, chosen),
+        start=rows["start"],
+        duration=rows["end"] - rows["start"],
+        process=np.zeros(len(none), np.int32),
+        thread=names.strings.thread_codes(rows["globalTid"]),
+        correlation=rows["correlationId"],
+        device=none.astype(np.int32),
+        stream=none.astype(np.int32),
+        size=none,
+        graph_node=none,
+    )
+    return events, np.maximum(rows["globalTid"], 0) & ~np.int64(THREAD_BITS)
+
+
+class NameReader:
+    """How a table's rows get their names: which columns it takes, and their codes in the trace's list of names."""
+
+    def __init__(self, strings: _Strings, columns: tuple[str, ...], fixed: Mapping[int, str] | str | None = None) -> None:
+        self.strings, self.columns, self._fixed = strings, columns, fixed
+
+    def read(self, columns: Mapping[str, Ints], chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
+        """Codes of the rows' names. ``chosen`` are the table's rows that ``columns`` holds, where it is a part."""
+        rows = len(columns["start"])
+        if isinstance(self._fixed, str):
+            return np.full(rows, self.strings.code(self._fixed), np.int32)
+        if self._fixed is not None:
+            kinds, position = np.unique(columns[self.columns[0]], return_inverse=True)
+            copies = [self.strings.code(f"[CUDA memcpy {self._fixed.get(k, 'Unknown')}]") for k in kinds.tolist()]
+            return np.array(copies or [0], np.int32)[position]
+        ids = np.full(rows, MISSING, np.int64)
+        for column in reversed(self.columns):
+            ids = np.where(columns[column] >= 0, columns[column], ids)
+        codes = self.strings.codes_of(ids)
+        if self is self.strings.range_names and chosen is not None:
+            # Most captures write the text of a range in its row; registered strings are the reverse.
+            inline = self.strings.inline_codes()[chosen]
+            codes = np.where(inline >= 0, inline, codes).astype(np.int32)
+        return codes
+
+
+class _Strings:
+    """Names as codes: registered strings (StringIds), inline ones, and fixed ones for copies and graphs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        ids = database.integers("StringIds", ("id",))["id"]
+        values = database.texts("StringIds", "value")
+        order = np.argsort(ids, kind="stable")
+        self._ids = ids[order]
+        self._codes: dict[str, int] = {"": 0}
+        self._of_id = np.array([self.code(_plain(values[i])) for i in order.tolist()] or [0], np.int32)
+        self._threads: dict[int, int] = {0: 0}
+        names = database.integers("ThreadNames", ("nameId", "globalTid"))
+        self._thread_names = dict(zip(names["globalTid"].tolist(), self.codes_of(names["nameId"]).tolist(), strict=True))
+        self.processes = {
+            int(key): value for key, value in database.pairs("PROCESSES", "globalPid", "name") if key.lstrip("-").isdigit()
+        }
+        self.kernel_names = NameReader(self, ("demangledName", "shortName", "mangledName"))
+        self.copy_names = NameReader(self, ("copyKind",), COPY_NAMES)
+        self.fill_names = NameReader(self, (), "[CUDA memset]")
+        self.graph_names = NameReader(self, (), OPAQUE_GRAPH)
+        self.call_names = NameReader(self, ("nameId",))
+        self.range_names = NameReader(self, ("textId",))
+
+    def code(self, text: str) -> int:
+        return self._codes.setdefault(text, len(self._codes))
+
+    def codes_of(self, ids: Ints) -> NDArray[np.int32]:
+        if not len(self._ids):
+            return np.zeros(len(ids), np.int32)
+        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[at] == ids, self._of_id[at], 0).astype(np.int32)
+
+    def inline_codes(self) -> Ints:
+        """Code of the text in each row of the NVTX table, -1 where it has none."""
+        return np.array([self.code(t) if t else -1 for t in self._database.texts(RANGES, "text")], np.int64)
+
+    def thread_codes(self, global_tid: Ints) -> NDArray[np.int32]:
+        found, position = np.unique(global_tid, return_inverse=True)
+        codes = [self._threads.setdefault(tid, len(self._threads)) for tid in found.tolist()]
+        return np.array(codes or [0], np.int32)[position]
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._codes)
+
+    def threads(self) -> tuple[str, ...]:
+        names = self.names()
+        return tuple(
+            f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self._threads
+        )
+
+
+def _plain(name: str) -> str:
+    """An API name without its version suffix: cudaLaunchKernel_v7000."""
+    head, mark, version = name.rpartition("_v")
+    return head if mark and version.isdigit() and len(version) >= 4 else name
+
+
+def _check_graphs(database: Database, graphs: _Events, problems: list[Problem], name: str) -> None:
+    mode = dict(database.pairs("META_DATA_CAPTURE", "name", "value")).get("CUDA_GRAPH_TRACE_OPTIONS:MODE", "")
+    count = len(graphs[0])
+    if count:
+        detail = (
+            f"{count:,} CUDA Graph replays were captured as one row each: the kernels inside them are not known, so no "
+            "kernel-level claim is made. Capture again with --cuda-graph-trace=node"
+        )
+        problems.append(Problem(name, "warning", detail, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", count))
+    elif mode.lower() == "graph":
+        problems.append(Problem(name, "info", "graphs were to be captured as one row each, and none was replayed"))
+
+
+def _lost(database: Database, problems: list[Problem], name: str) -> None:
+    severities = database.integers("DIAGNOSTIC_EVENT", ("severity",))["severity"]
+    # Severity 2 is a warning and 3 an error in Nsight's ENUM_DIAGNOSTIC_SEVERITY_LEVEL.
+    serious = int((severities >= 3).sum())
+    if serious:
+        detail = f"Nsight Systems reported {serious} errors while capturing (table DIAGNOSTIC_EVENT): events may be lost"
+        problems.append(Problem(name, "warning", detail, "DIAGNOSTIC_EVENT", serious))
+
+
+def _metadata(database: Database) -> dict[str, str]:
+    """Versions and graph mode; the capture's table also holds the whole environment, which is never read out."""
+    wanted = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION", "CUDA_GRAPH_TRACE_OPTIONS:MODE")
+    rows = database.pairs("META_DATA_EXPORT", "name", "value") + database.pairs("META_DATA_CAPTURE", "name", "value")
+    return {key: value for key, value in rows if key in wanted}
+
+
+class _Devices:
+    """Devices by process: a kernel's deviceId is the process's own CUDA ordinal, mapped by (pid, cudaId) to a GPU."""
+
+    def __init__(self, database: Database) -> None:
+        gpu = database.integers("TARGET_INFO_GPU", ("id", "totalMemory"))
+        names = database.texts("TARGET_INFO_GPU", "name")
+        self._names = dict(zip(gpu["id"].tolist(), names, strict=True))
+        self._memory = dict(zip(gpu["id"].tolist(), gpu["totalMemory"].tolist(), strict=True))
+        self._map = database.integers("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid"))
+
+    def of(self, pid: int) -> tuple[DeviceInfo, ...]:
+        rows = list(zip(*(self._map[key].tolist() for key in ("pid", "cudaId", "gpuId")), strict=True))
+        pairs = [(cuda, gpu) for owner, cuda, gpu in rows if owner == pid] or [(gpu, gpu) for gpu in self._names]
+        return tuple(
+            DeviceInfo(cuda, self._names.get(gpu) or None, self._memory.get(gpu), "nvidia") for cuda, gpu in pairs
+        )
+
+
+FORMAT: Final = NsysSqlite()

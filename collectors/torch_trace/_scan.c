@@ -1,0 +1,410 @@
+/* Events of a Kineto chunk -> columns, in one pass over the bytes.
+ *
+ * This is the quick way for text that is as it should be. Whatever is not (an escape in a key, a number that is no plain
+ * decimal, a control character, an unexpected type) makes scan() return None, and the chunk is decoded by the general
+ * reader in decode.py, which is slower, forgiving, and the definition of what is right: on every chunk that this file
+ * accepts, both must give the same columns. Nothing here keeps state between calls, and nothing reads past the buffer.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+typedef const uint8_t *at;
+
+/* ------------------------------------------------------------------ strings that occur often, stored once */
+typedef struct { uint64_t hash; at text; uint32_t size, id; } slot;
+typedef struct { slot *table; uint32_t capacity, count; at *texts; uint32_t *sizes; uint32_t room; } pool;
+
+static int pool_start(pool *p) {
+    p->capacity = 1024, p->count = 0, p->room = 512;
+    p->table = calloc(p->capacity, sizeof(slot));
+    p->texts = malloc(p->room * sizeof(at));
+    p->sizes = malloc(p->room * sizeof(uint32_t));
+    return p->table && p->texts && p->sizes;
+}
+
+static void pool_end(pool *p) { free(p->table), free(p->texts), free(p->sizes); }
+
+static uint64_t hash_of(at text, size_t size) {
+    uint64_t h = size * 0x9E3779B97F4A7C15ull, word;
+    for (; size >= 8; text += 8, size -= 8) {
+        memcpy(&word, text, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdull, h ^= h >> 32;
+    }
+    word = 0;
+    memcpy(&word, text, size);
+    h = (h ^ word) * 0xff51afd7ed558ccdull, h ^= h >> 32;
+    return h ? h : 1;
+}
+
+static int pool_grow(pool *p) {
+    uint32_t larger = p->capacity * 2;
+    slot *table = calloc(larger, sizeof(slot));
+    if (!table) return 0;
+    for (uint32_t i = 0; i < p->capacity; i++) {
+        if (!p->table[i].hash) continue;
+        uint32_t j = (uint32_t)p->table[i].hash & (larger - 1);
+        while (table[j].hash) j = (j + 1) & (larger - 1);
+        table[j] = p->table[i];
+    }
+    free(p->table);
+    p->table = table, p->capacity = larger;
+    return 1;
+}
+
+/* The id of a string, or -1 without memory. */
+static int32_t intern(pool *p, at text, size_t size) {
+    uint64_t h = hash_of(text, size);
+    uint32_t i = (uint32_t)h & (p->capacity - 1);
+    for (; p->table[i].hash; i = (i + 1) & (p->capacity - 1))
+        if (p->table[i].hash == h && p->table[i].size == size && !memcmp(p->table[i].text, text, size)) return (int32_t)p->table[i].id;
+    if (p->count == p->room) {
+        at *texts = realloc((void *)p->texts, 2 * p->room * sizeof(at));
+        if (!texts) return -1;
+        p->texts = texts;
+        uint32_t *sizes = realloc(p->sizes, 2 * p->room * sizeof(uint32_t));
+        if (!sizes) return -1;
+        p->sizes = sizes, p->room *= 2;
+    }
+    p->texts[p->count] = text, p->sizes[p->count] = (uint32_t)size;
+    p->table[i] = (slot){h, text, (uint32_t)size, p->count};
+    uint32_t id = p->count++;
+    if (2 * p->count > p->capacity && !pool_grow(p)) return -1;
+    return (int32_t)id;
+}
+
+/* ------------------------------------------------------------------ JSON, strictly; NULL where it is not */
+static inline at blank(at p, at end) {
+    while (p < end && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r')) p++;
+    return p;
+}
+
+/* From behind the opening quote to the closing one; `escaped` tells whether a backslash was passed. */
+static at quoted(at p, at end, int *escaped) {
+    *escaped = 0;
+    for (;;) {
+#if defined(__SSE2__)
+        const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1f);
+        while (end - p >= 16) {
+            __m128i text = _mm_loadu_si128((const __m128i *)p);
+            __m128i found = _mm_or_si128(_mm_cmpeq_epi8(text, quote), _mm_cmpeq_epi8(text, slash));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(_mm_min_epu8(text, control), text));
+            int mask = _mm_movemask_epi8(found);
+            if (mask) { p += __builtin_ctz((unsigned)mask); break; }
+            p += 16;
+        }
+#endif
+        while (p < end && *p != '"' && *p != '\\' && *p > 0x1f) p++;
+        if (p >= end || *p <= 0x1f) return NULL;
+        if (*p == '"') return p;
+        *escaped = 1;
+        if (end - p < 2) return NULL;
+        if (p[1] == 'u') {
+            if (end - p < 6) return NULL;
+            for (int i = 2; i < 6; i++)
+                if (!((p[i] >= '0' && p[i] <= '9') || ((p[i] | 32) >= 'a' && (p[i] | 32) <= 'f'))) return NULL;
+            /* Surrogates must pair; that is left to the general reader. */
+            if ((p[2] | 32) == 'd' && p[3] >= '8') return NULL;
+            p += 6;
+        } else if (strchr("\"\\/bfnrt", p[1]) && p[1]) {
+            p += 2;
+        } else {
+            return NULL;
+        }
+    }
+}
+
+static inline int digit(at p, at end) { return p < end && *p >= '0' && *p <= '9'; }
+
+/* A number by JSON's grammar, whatever its value. */
+static at number(at p, at end) {
+    if (p < end && *p == '-') p++;
+    if (!digit(p, end)) return NULL;
+    if (*p++ == '0') { if (digit(p, end)) return NULL; }
+    else while (digit(p, end)) p++;
+    if (p < end && *p == '.') {
+        if (!digit(++p, end)) return NULL;
+        while (digit(p, end)) p++;
+    }
+    if (p < end && (*p | 32) == 'e') {
+        p++;
+        if (p < end && (*p == '+' || *p == '-')) p++;
+        if (!digit(p, end)) return NULL;
+        while (digit(p, end)) p++;
+    }
+    return p;
+}
+
+static inline at word(at p, at end, const char *text, size_t size) {
+    return (size_t)(end - p) >= size && !memcmp(p, text, size) ? p + size : NULL;
+}
+
+/* Any value, checked and passed over. */
+static at value(at p, at end, int depth) {
+    int escaped;
+    if (p >= end || depth > 64) return NULL;
+    switch (*p) {
+    case '"': return (p = quoted(p + 1, end, &escaped)) ? p + 1 : NULL;
+    case 't': return word(p, end, "true", 4);
+    case 'f': return word(p, end, "false", 5);
+    case 'n': return word(p, end, "null", 4);
+    case '[':
+        p = blank(p + 1, end);
+        if (p < end && *p == ']') return p + 1;
+        for (;;) {
+            if (!(p = value(p, end, depth + 1))) return NULL;
+            p = blank(p, end);
+            if (p >= end) return NULL;
+            if (*p == ']') return p + 1;
+            if (*p != ',') return NULL;
+            p = blank(p + 1, end);
+        }
+    case '{':
+        p = blank(p + 1, end);
+        if (p < end && *p == '}') return p + 1;
+        for (;;) {
+            if (p >= end || *p != '"' || !(p = quoted(p + 1, end, &escaped))) return NULL;
+            p = blank(p + 1, end);
+            if (p >= end || *p != ':') return NULL;
+            if (!(p = value(blank(p + 1, end), end, depth + 1))) return NULL;
+            p = blank(p, end);
+            if (p >= end) return NULL;
+            if (*p == '}') return p + 1;
+            if (*p != ',') return NULL;
+            p = blank(p + 1, end);
+        }
+    default: return number(p, end);
+    }
+}
+
+/* A plain decimal of at most 9e15 with at most `places` digits after the point, times 10^places, exactly. */
+static at decimal(at p, at end, int places, int64_t *out) {
+    int in_quotes = p < end && *p == '"', negative = 0, digits = 0;
+    int64_t v = 0;
+    p += in_quotes;
+    if (p < end && *p == '-') negative = 1, p++;
+    if (!digit(p, end) || (*p == '0' && digit(p + 1, end))) return NULL;
+    while (digit(p, end)) { if (++digits > 16) return NULL; v = v * 10 + (*p++ - '0'); }
+    if (v > 9000000000000000) return NULL;
+    int left = places;
+    if (p < end && *p == '.') {
+        if (!digit(++p, end)) return NULL;
+        while (digit(p, end)) { if (!left--) return NULL; v = v * 10 + (*p++ - '0'); }
+    }
+    while (left-- > 0) v *= 10;
+    if (p >= end || (!in_quotes && (*p == 'e' || *p == 'E' || *p == '.'))) return NULL;
+    if (in_quotes) { if (*p != '"') return NULL; p++; }
+    *out = negative ? -v : v;
+    return p;
+}
+
+/* ------------------------------------------------------------------ events */
+enum { CORRELATION, STREAM, DEVICE, SIZE, GRAPH_NODE, IDS };
+enum { NAME, CATEGORY, PROCESS, THREAD, TEXTS };
+
+typedef struct {
+    int64_t *start, *duration, *ids[IDS];
+    int32_t *texts[TEXTS];
+    uint8_t *timed;
+    Py_ssize_t count, room;
+    pool pools[TEXTS];
+    int64_t phases[256];
+} columns;
+
+static int columns_grow(columns *c) {
+    Py_ssize_t room = c->room ? 2 * c->room : 1 << 14;
+#define GROW(field) do { void *grown = realloc(field, (size_t)room * sizeof *(field)); if (!grown) return 0; field = grown; } while (0)
+    GROW(c->start); GROW(c->duration); GROW(c->timed);
+    for (int i = 0; i < IDS; i++) GROW(c->ids[i]);
+    for (int i = 0; i < TEXTS; i++) GROW(c->texts[i]);
+#undef GROW
+    c->room = room;
+    return 1;
+}
+
+static const uint8_t NONE[] = "None";
+
+#define IS(key, size, text) ((size) == sizeof(text) - 1 && !memcmp(key, text, sizeof(text) - 1))
+
+static at arguments(at p, at end, int64_t *ids) {
+    static const struct { const char *key; size_t size; int id; } known[] = {
+        {"correlation", 11, CORRELATION}, {"stream", 6, STREAM}, {"device", 6, DEVICE}, {"bytes", 5, SIZE}, {"graph node id", 13, GRAPH_NODE}};
+    int escaped;
+    p = blank(p + 1, end);
+    if (p < end && *p == '}') return p + 1;
+    for (;;) {
+        if (p >= end || *p != '"') return NULL;
+        at key = p + 1;
+        if (!(p = quoted(key, end, &escaped)) || escaped) return NULL;
+        size_t size = (size_t)(p - key);
+        p = blank(p + 1, end);
+        if (p >= end || *p != ':') return NULL;
+        p = blank(p + 1, end);
+        int id = -1;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            if (size == known[i].size && !memcmp(key, known[i].key, size)) id = known[i].id;
+        /* These two must be text or a number to be read by the general reader as well. */
+        int label = IS(key, size, "name") || IS(key, size, "labels");
+        if (id >= 0 && p < end && *p == 'n') { if (!(p = word(p, end, "null", 4))) return NULL; ids[id] = -1; }
+        else if (id >= 0) p = decimal(p, end, 0, &ids[id]);
+        else if (label && (p >= end || *p == '{' || *p == '[' || *p == 't' || *p == 'f')) return NULL;
+        else p = value(p, end, 0);
+        if (!p) return NULL;
+        p = blank(p, end);
+        if (p >= end) return NULL;
+        if (*p == '}') return p + 1;
+        if (*p != ',') return NULL;
+        p = blank(p + 1, end);
+    }
+}
+
+/* One event; it becomes a row if it is a complete one (phase X). `metadata` is set for phase M. */
+static at event(at p, at end, columns *c, int *metadata) {
+    int64_t start = 0, duration = 0, ids[IDS] = {-1, -1, -1, -1, -1};
+    at texts[TEXTS] = {NONE, NONE, NONE, NONE};
+    size_t sizes[TEXTS] = {0, 0, 4, 4};
+    int timed = 0, escaped, seen_arguments = 0;
+    uint8_t phase = 0;
+    *metadata = 0;
+    if (p >= end || *p != '{') return NULL;
+    p = blank(p + 1, end);
+    if (p < end && *p == '}') return NULL;
+    for (;;) {
+        if (p >= end || *p != '"') return NULL;
+        at key = p + 1;
+        if (!(p = quoted(key, end, &escaped)) || escaped) return NULL;
+        size_t size = (size_t)(p - key);
+        p = blank(p + 1, end);
+        if (p >= end || *p != ':') return NULL;
+        p = blank(p + 1, end);
+        if (p >= end) return NULL;
+        int text = IS(key, size, "name") ? NAME : IS(key, size, "cat") ? CATEGORY : IS(key, size, "pid") ? PROCESS : IS(key, size, "tid") ? THREAD : -1;
+        if (IS(key, size, "ph")) {
+            if (end - p < 3 || p[0] != '"' || p[1] < 0x20 || p[1] == '"' || p[1] == '\\' || p[1] > 0x7e || p[2] != '"') return NULL;
+            phase = p[1], p += 3;
+        } else if (IS(key, size, "ts")) {
+            p = decimal(p, end, 3, &start);
+        } else if (IS(key, size, "dur")) {
+            if (*p == 'n') timed = 0, p = word(p, end, "null", 4);
+            else timed = 1, p = decimal(p, end, 3, &duration);
+        } else if (IS(key, size, "args")) {
+            if (*p == 'n') { p = word(p, end, "null", 4); }
+            else if (*p == '{' && !seen_arguments++) { p = arguments(p, end, ids); }
+            else return NULL;
+        } else if (text >= 0 && *p == '"') {
+            texts[text] = p + 1;
+            if (!(p = quoted(p + 1, end, &escaped))) return NULL;
+            sizes[text] = (size_t)(p - texts[text]), p++;
+            if (escaped && text >= PROCESS) return NULL;
+        } else if (text >= PROCESS) {
+            /* Only plain integers print as they are written. */
+            texts[text] = p;
+            if (*p == 'n') p = word(p, end, "null", 4), texts[text] = NONE;
+            else { int64_t ignored; if (*p == '-' && p + 1 < end && p[1] == '0') return NULL; p = decimal(p, end, 0, &ignored); }
+            if (p) sizes[text] = texts[text] == NONE ? 4 : (size_t)(p - texts[text]);
+        } else if (text >= 0) {
+            return NULL;
+        } else {
+            p = value(p, end, 0);
+        }
+        if (!p) return NULL;
+        p = blank(p, end);
+        if (p >= end) return NULL;
+        if (*p == '}') { p++; break; }
+        if (*p != ',') return NULL;
+        p = blank(p + 1, end);
+    }
+    c->phases[phase]++;
+    *metadata = phase == 'M';
+    if (phase != 'X') return p;
+    if (c->count == c->room && !columns_grow(c)) return NULL;
+    Py_ssize_t row = c->count++;
+    c->start[row] = start, c->duration[row] = duration, c->timed[row] = (uint8_t)timed;
+    for (int i = 0; i < IDS; i++) c->ids[i][row] = ids[i];
+    for (int i = 0; i < TEXTS; i++)
+        if ((c->texts[i][row] = intern(&c->pools[i], texts[i], sizes[i])) < 0) return NULL;
+    return p;
+}
+
+static PyObject *texts_of(const pool *p) {
+    PyObject *list = PyList_New(p->count);
+    for (uint32_t i = 0; list && i < p->count; i++) {
+        PyObject *text = PyBytes_FromStringAndSize((const char *)p->texts[i], p->sizes[i]);
+        if (!text || PyList_SetItem(list, i, text) < 0) { Py_DECREF(list); return NULL; }
+    }
+    return list;
+}
+
+static PyObject *result_of(const columns *c, PyObject *metadata) {
+#define BYTES(field) PyBytes_FromStringAndSize((const char *)(field), c->count * (Py_ssize_t)sizeof *(field))
+    PyObject *phases = PyDict_New();
+    for (int i = 0; phases && i < 256; i++) {
+        if (!c->phases[i]) continue;
+        char key[2] = {(char)i, 0};
+        PyObject *count = PyLong_FromLongLong(c->phases[i]);
+        if (!count || PyDict_SetItemString(phases, key, count) < 0) { Py_XDECREF(count); Py_DECREF(phases); return NULL; }
+        Py_DECREF(count);
+    }
+    return Py_BuildValue("{sNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsO}", "start", BYTES(c->start), "duration", BYTES(c->duration), "timed", BYTES(c->timed),
+        "correlation", BYTES(c->ids[CORRELATION]), "stream", BYTES(c->ids[STREAM]), "device", BYTES(c->ids[DEVICE]), "size", BYTES(c->ids[SIZE]),
+        "graph_node", BYTES(c->ids[GRAPH_NODE]), "name", BYTES(c->texts[NAME]), "category", BYTES(c->texts[CATEGORY]), "process", BYTES(c->texts[PROCESS]),
+        "thread", BYTES(c->texts[THREAD]), "names", texts_of(&c->pools[NAME]), "categories", texts_of(&c->pools[CATEGORY]),
+        "processes", texts_of(&c->pools[PROCESS]), "threads", texts_of(&c->pools[THREAD]), "phases", phases, "metadata", metadata);
+#undef BYTES
+}
+
+/* Metadata events are few: their text is handed back for the general reader. */
+static int keep(PyObject *metadata, at from, at to) {
+    PyObject *text = PyBytes_FromStringAndSize((const char *)from, to - from);
+    int kept = text && PyList_Append(metadata, text) == 0;
+    Py_XDECREF(text);
+    return kept;
+}
+
+PyDoc_STRVAR(scan_doc,
+"scan(data: bytes) -> dict | None\n\n"
+"Columns of comma-separated events, or None where the general reader has to decide. Times are nanoseconds.");
+
+static PyObject *scan(PyObject *module, PyObject *argument) {
+    char *data;
+    Py_ssize_t size;
+    (void)module;
+    if (PyBytes_AsStringAndSize(argument, &data, &size) < 0) return NULL;
+    columns c;
+    memset(&c, 0, sizeof c);
+    PyObject *result = NULL, *metadata = PyList_New(0);
+    int ready = metadata != NULL, whole = 0;
+    for (int i = 0; i < TEXTS; i++) ready = pool_start(&c.pools[i]) && ready;
+    if (ready) {
+        at end = (at)data + size, p = blank((at)data, end);
+        while (p && p < end) {
+            int is_metadata;
+            at from = p;
+            if (!(p = event(p, end, &c, &is_metadata))) break;
+            if (is_metadata && !keep(metadata, from, p)) break;
+            p = blank(p, end);
+            if (p == end) { whole = 1; break; }
+            if (*p != ',') break;
+            p = blank(p + 1, end);
+        }
+    }
+    if (PyErr_Occurred()) result = NULL;
+    else if (!ready) result = PyErr_NoMemory();
+    else if (!whole) result = Py_NewRef(Py_None);
+    else result = result_of(&c, metadata);
+    free(c.start), free(c.duration), free(c.timed);
+    for (int i = 0; i < IDS; i++) free(c.ids[i]);
+    for (int i = 0; i < TEXTS; i++) free(c.texts[i]), pool_end(&c.pools[i]);
+    Py_XDECREF(metadata);
+    return result;
+}
+
+static PyMethodDef methods[] = {{"scan", scan, METH_O, scan_doc}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_scan", "A quick reader of well-formed Kineto events.", 0, methods, NULL, NULL, NULL, NULL};
+PyMODINIT_FUNC PyInit__scan(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,30 @@
+"""What engines' annotations in a trace mean, whichever profiler wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from profiler.model.extension import Engine
+from profiler.model.trace import Kind, Trace
+
+
+def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
+    """The trace with every annotation that an engine's grammar understands. Names decide, so it is done once a name."""
+    events = trace.events
+    marked = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.DEVICE_ANNOTATION, Kind.OPERATOR), np.uint8))
+    labels, phases = {}, {}
+    for index in np.unique(events.name[marked]).tolist():
+        for engine in engines:
+            found = engine.step_label(trace.names[index])
+            if found is not None:
+                labels[index] = found
+                break
+        for engine in engines:
+            phase = engine.host_phases.get(trace.names[index])
+            if phase is not None:
+                phases[index] = phase
+                break
+    return replace(trace, labels=labels, phases=phases)
