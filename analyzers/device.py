@@ -51,7 +51,8 @@ class StepCosts:
 
 @dataclass(frozen=True)
 class KernelTotal:
-    """One kernel name on a device: exclusive seconds (its share of the busy time) and calls."""
+    """One kernel name in the steps of a device: exclusive seconds (its share of the busy time) and calls. Where the
+    trace has no steps, in all of it."""
 
     name: str
     category: str
@@ -158,7 +159,7 @@ def _account(
         idle=whole_nanoseconds(gaps.by_cause(), idle_total) if idle_total else {},
         unclassified_share=unknown / kernel_time if kernel_time else None,
         steps=_step_costs(trace, events, links, classes, swept, gaps, spans),
-        totals=_totals(trace, events, classes, swept),
+        totals=_totals(trace, events, links, classes, swept),
         launches_known=float(np.mean(links.call >= 0)) if operators is None else None,
     )
 
@@ -219,9 +220,13 @@ def _step_costs(
     )
 
 
-def _totals(trace: Trace, events: EventTable, classes: Classified, swept: Sweep) -> tuple[KernelTotal, ...]:
-    names, position = np.unique(events.name, return_inverse=True)
-    seconds = np.bincount(position, swept.share) / 1e9
+def _totals(
+    trace: Trace, events: EventTable, links: Launched, classes: Classified, swept: Sweep
+) -> tuple[KernelTotal, ...]:
+    owned = links.step >= 0
+    rows_used = owned if owned.any() else np.ones(len(events), bool)
+    names, position = np.unique(events.name[rows_used], return_inverse=True)
+    seconds = np.bincount(position, swept.share[rows_used]) / 1e9
     calls = np.bincount(position)
     rows = [
         KernelTotal(trace.names[name], classes.categories[classes.code[name]], float(s), int(c))

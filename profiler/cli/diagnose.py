@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from profiler.analyzers.diagnosis import DEFAULT_METRICS, diagnose
-from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state
+from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state, write_document
 from profiler.cli.quantities import Gate, GateType, Slo
 from profiler.cli.reading import read_run
 from profiler.errors import UsageError
@@ -72,10 +71,7 @@ def command(
     wanted = tuple(dict.fromkeys((*(metrics or DEFAULT_METRICS), *(gate.metric for gate in gates))))
     documents = [diagnose(opened[0], other, wanted, slo) for other in opened[1:]]
     _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
-    to_stdout = any(str(target) == "-" for target in (html, json, markdown))
-    if not to_stdout:
-        for document in documents:
-            print_diagnosis(document, state.out, state.verbose)
+    # Files first: a reader of the terminal page may leave early (head, less).
     outputs: tuple[tuple[Path | None, Callable[[Diagnosis], str]], ...] = (
         (html, to_html),
         (json, to_json),
@@ -84,6 +80,9 @@ def command(
     for target, render in outputs:
         if target is not None:
             _write(target, [render(document) for document in documents], state)
+    if not any(str(target) == "-" for target in (html, json, markdown)):
+        for document in documents:
+            print_diagnosis(document, state.out, state.verbose)
     failed = [gate for gate in gates for d in documents for gap in d.gaps if gap.metric == gate.metric
               and gate.fails(gap)]  # fmt: skip
     for gate in failed:
@@ -105,7 +104,7 @@ def _write(target: Path, texts: list[str], state: State) -> None:
     """One document a file; further ones get a number before the suffix, or follow each other on standard output."""
     for index, text in enumerate(texts):
         if str(target) == "-":
-            sys.stdout.write(text if text.endswith("\n") else text + "\n")
+            write_document(text if text.endswith("\n") else text + "\n")
             continue
         path = target if index == 0 else target.with_stem(f"{target.stem}-{index + 1}")
         path.write_text(text, "utf-8")

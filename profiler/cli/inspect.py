@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from profiler.analyzers.inspection import inspect
-from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state
+from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state, write_document
 from profiler.cli.reading import read_run
 from profiler.reports.json_document import to_json
 from profiler.reports.terminal import print_inspection
@@ -28,7 +27,7 @@ def command(state: State, run: Path, as_json: bool) -> int:
     """
     document = inspect(read_run(run, state))
     if as_json:
-        sys.stdout.write(to_json(document) + "\n")
+        write_document(to_json(document))
     else:
         print_inspection(document, state.out, state.verbose)
     return EXIT_INCOMPLETE if state.incomplete else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import dataclass
 
@@ -27,6 +28,13 @@ class State:
 
 
 pass_state = click.make_pass_decorator(State)
+
+
+def write_document(text: str) -> None:
+    """Write a document to standard output as UTF-8, whatever the terminal's encoding is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -62,6 +70,10 @@ _register()
 def main() -> None:
     """Entry point of the console script; returns by ``sys.exit`` with the status that the contract names."""
     debug = "--debug" in sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or pipe that can't show a sign gets another one rather than a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         status = cli.main(standalone_mode=False)
     except click.ClickException as error:
@@ -84,5 +96,12 @@ def main() -> None:
             raise
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"profiler: {where}{error.strerror or error}. Check the path and its permissions", err=True)
+        sys.exit(2)
+    except Exception as error:
+        # Python's own status for a traceback is 1, which a pipeline would read as a failed gate.
+        if debug:
+            raise
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        click.echo(f"profiler: internal error: {told}. Run again with --debug and report it", err=True)
         sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)
