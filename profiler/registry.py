@@ -12,6 +12,7 @@ from profiler.collectors.engines import ENGINES
 from profiler.collectors.gpu import FORMATS as GPU_FORMATS
 from profiler.collectors.load import FORMATS as LOAD_FORMATS
 from profiler.collectors.nsys import FORMATS as NSYS_FORMATS
+from profiler.collectors.rocprof import FORMATS as ROCPROF_FORMATS
 from profiler.collectors.scheduler import FORMATS as SCHEDULER_FORMATS
 from profiler.collectors.torch_trace import FORMATS as TRACE_FORMATS
 from profiler.collectors.trace_labels import label
@@ -21,6 +22,7 @@ from profiler.model.run import Reading
 FORMATS: Final[tuple[Format, ...]] = (
     *TRACE_FORMATS,
     *NSYS_FORMATS,
+    *ROCPROF_FORMATS,
     *LOAD_FORMATS,
     *SCHEDULER_FORMATS,
     *GPU_FORMATS,

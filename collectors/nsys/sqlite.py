@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.collectors.nsys.database import MAGIC, MISSING, Database, opened
+from profiler.collectors.database import MAGIC, MISSING, Database, opened
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -185,7 +185,9 @@ def _host_events(
 class NameReader:
     """How a table's rows get their names: which columns it takes, and their codes in the trace's list of names."""
 
-    def __init__(self, strings: _Strings, columns: tuple[str, ...], fixed: Mapping[int, str] | str | None = None) -> None:
+    def __init__(
+        self, strings: _Strings, columns: tuple[str, ...], fixed: Mapping[int, str] | str | None = None
+    ) -> None:
         self.strings, self.columns, self._fixed = strings, columns, fixed
 
     def read(self, columns: Mapping[str, Ints], chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
@@ -221,9 +223,13 @@ class _Strings:
         self._of_id = np.array([self.code(_plain(values[i])) for i in order.tolist()] or [0], np.int32)
         self._threads: dict[int, int] = {0: 0}
         names = database.integers("ThreadNames", ("nameId", "globalTid"))
-        self._thread_names = dict(zip(names["globalTid"].tolist(), self.codes_of(names["nameId"]).tolist(), strict=True))
+        self._thread_names = dict(
+            zip(names["globalTid"].tolist(), self.codes_of(names["nameId"]).tolist(), strict=True)
+        )
         self.processes = {
-            int(key): value for key, value in database.pairs("PROCESSES", "globalPid", "name") if key.lstrip("-").isdigit()
+            int(key): value
+            for key, value in database.pairs("PROCESSES", "globalPid", "name")
+            if key.lstrip("-").isdigit()
         }
         self.kernel_names = NameReader(self, ("demangledName", "shortName", "mangledName"))
         self.copy_names = NameReader(self, ("copyKind",), COPY_NAMES)
@@ -255,9 +261,7 @@ class _Strings:
 
     def threads(self) -> tuple[str, ...]:
         names = self.names()
-        return tuple(
-            f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self._threads
-        )
+        return tuple(f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self._threads)
 
 
 def _plain(name: str) -> str:
@@ -284,7 +288,9 @@ def _lost(database: Database, problems: list[Problem], name: str) -> None:
     # Severity 2 is a warning and 3 an error in Nsight's ENUM_DIAGNOSTIC_SEVERITY_LEVEL.
     serious = int((severities >= 3).sum())
     if serious:
-        detail = f"Nsight Systems reported {serious} errors while capturing (table DIAGNOSTIC_EVENT): events may be lost"
+        detail = (
+            f"Nsight Systems reported {serious} errors while capturing (table DIAGNOSTIC_EVENT): events may be lost"
+        )
         problems.append(Problem(name, "warning", detail, "DIAGNOSTIC_EVENT", serious))
 
 

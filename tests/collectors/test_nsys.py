@@ -58,7 +58,10 @@ def test_kernels_join_their_launches_within_their_own_process() -> None:
         kernels = trace.events.of(Kind.KERNEL)
         joined += int((launched(trace, kernels, spans_of(trace)).call >= 0).sum())
         total += len(kernels)
-    with closing(sqlite3.connect(f"file:{CORPUS / 'h100_2gpu_1s.sqlite'}?mode=ro&immutable=1", uri=True)) as connection, connection:
+    with (
+        closing(sqlite3.connect(f"file:{CORPUS / 'h100_2gpu_1s.sqlite'}?mode=ro&immutable=1", uri=True)) as connection,
+        connection,
+    ):
         (expected,) = connection.execute(
             "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k WHERE EXISTS (SELECT 1 FROM CUPTI_ACTIVITY_KIND_RUNTIME r "
             "WHERE r.correlationId = k.correlationId AND (r.globalTid & ~16777215) = k.globalPid)"
@@ -72,7 +75,9 @@ def test_the_environment_that_an_export_carries_reaches_no_table() -> None:
     path = CORPUS / "h100_2gpu_1s.sqlite"
     with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection, connection:
         values = {str(v) for (v,) in connection.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV")}
-        values |= {str(v) for n, v in connection.execute("SELECT name, value FROM META_DATA_CAPTURE") if "ENV" in n.upper()}
+        values |= {
+            str(v) for n, v in connection.execute("SELECT name, value FROM META_DATA_CAPTURE") if "ENV" in n.upper()
+        }
     text = repr([(t.metadata, t.processes, t.names) for t in read(path).traces])
     assert not [value for value in values if len(value) > 12 and value in text]
 
@@ -82,7 +87,9 @@ def export(path: Path, *, graph: bool = False, pids: bool = True, registered: bo
     with closing(sqlite3.connect(path)) as c, c:
         c.execute("CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)")
         c.execute("CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)")
-        c.execute("INSERT INTO META_DATA_CAPTURE VALUES ('CUDA_GRAPH_TRACE_OPTIONS:MODE', ?)", ("Graph" if graph else "Node",))
+        c.execute(
+            "INSERT INTO META_DATA_CAPTURE VALUES ('CUDA_GRAPH_TRACE_OPTIONS:MODE', ?)", ("Graph" if graph else "Node",)
+        )
         c.execute("INSERT INTO META_DATA_CAPTURE VALUES ('ENVIRONMENT', 'HF_TOKEN=hf_planted')")
         c.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
         c.executemany(
@@ -90,14 +97,18 @@ def export(path: Path, *, graph: bool = False, pids: bool = True, registered: bo
             [(1, "nvjet_tst_128x64"), (2, "cudaGraphLaunch_v10000"), (3, "execute_context_0(0)_generation_4(4)")],
         )
         owner = ", globalPid INTEGER" if pids else ""
-        kernel = "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, "
+        kernel = (
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, "
+        )
         c.execute(f"{kernel}correlationId INTEGER, demangledName INTEGER, graphNodeId INTEGER{owner})")
         for pid in (10, 11) if pids else (0,):
             row = [1000 + pid, 3000 + pid, 0, 7, 5, 1, None] + ([pid << 24] if pids else [])
             c.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({','.join('?' * len(row))})", row)
         c.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, "
                   "correlationId INTEGER, nameId INTEGER)")  # fmt: skip
-        c.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (500, 700, ?, 5, 2)", ((10 << 24 | 99) if pids else 0,))
+        c.execute(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (500, 700, ?, 5, 2)", ((10 << 24 | 99) if pids else 0,)
+        )
         c.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER, "
                   "globalTid INTEGER)")  # fmt: skip
         text, text_id = (None, 3) if registered else ("execute_context_0(0)_generation_4(4)", None)
@@ -156,7 +167,9 @@ def test_another_database_and_a_damaged_one_are_refused_in_one_line(tmp_path: Pa
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_flipped_bytes_raise_nothing_but_our_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_flipped_bytes_raise_nothing_but_our_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     folder = tmp_path_factory.mktemp("nsys")
     body = bytearray(export(folder / "a.sqlite", graph=True).read_bytes())
     for _ in range(data.draw(st.integers(1, 20))):

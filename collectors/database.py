@@ -1,4 +1,4 @@
-"""A profiler's SQLite file, read without trusting it: read-only, tables only, columns that may be missing."""
+"""A profiler's SQLite file, read without trusting it: read-only, bounded, with columns that may be missing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class Database:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        self.tables: Final = {str(row[0]) for row in found}
+        found = connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+        self.tables: Final = {str(name) for name, kind in found if kind == "table"}
+        self.views: Final = {str(name) for name, kind in found if kind == "view"}
 
     def columns(self, table: str) -> set[str]:
         """The table's columns; none where it does not exist (tables are created only when they have rows)."""
-        if table not in self.tables:
+        if table not in self.tables | self.views:
             return set()
         return {str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})")}
 
@@ -68,7 +69,7 @@ class Database:
         return [(str(row[0]), str(row[1])) for row in self._connection.execute(query)]
 
     def _count(self, table: str) -> int:
-        if table not in self.tables:
+        if table not in self.tables | self.views:
             return 0
         return int(self._connection.execute(f"SELECT COUNT(*) FROM {_quoted(table)}").fetchone()[0])
 
