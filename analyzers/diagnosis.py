@@ -21,6 +21,7 @@ from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_row
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput
 from profiler.analyzers.metrics import higher_is_better, metrics_of, unit_of
+from profiler.analyzers.trust import checks_of
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
     SCHEMA,
@@ -51,7 +52,8 @@ def diagnose(
     a, b = measure(run_a, bench_a), measure(run_b, bench_b)
     values = _values(bench_a, slo), _values(bench_b, slo)
     context = Context(a, b, _clock_ratio(run_a, run_b))
-    same_profiler = profilers_agree(a, b)
+    untrusted = untrusted_traces(a, b)
+    same_profiler = profilers_agree(a, b) and not untrusted
     models = models_of(a, b, same_profiler)
     view = View(context, *(models or (None, None)))
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
@@ -59,7 +61,7 @@ def diagnose(
     gaps = tuple(_gap(metric, view, values, replicas) for metric in wanted)
     rules = check(a, b)
     runs = _summary(run_a, values[0]), _summary(run_b, values[1])
-    missing = (*_missing(view), *_unsplit(a, b, same_profiler))
+    missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
         schema=SCHEMA,
         runs=runs,
@@ -107,6 +109,18 @@ def matching(
     pairs = [(one, two) for one in ours for two in theirs]
     best = max(range(len(pairs)), key=lambda i: (alike(pairs[i]), i))
     return pairs[best]
+
+
+def untrusted_traces(a: Measured, b: Measured) -> tuple[str, ...]:
+    """What can't be claimed because a trace lost kernels: one line for each failed check."""
+    lines = []
+    for measured in (a, b):
+        account = measured.traced
+        trace = next((t for t in measured.run.traces if account is not None and t.path == account.trace), None)
+        for check in checks_of(trace) if trace is not None else ():
+            if check.passed is False and check.concerns == "kernel time":
+                lines.append(f"{measured.name}: {check.detail}: its trace is not used to split step time")
+    return tuple(lines)
 
 
 def profilers_agree(a: Measured, b: Measured) -> bool:

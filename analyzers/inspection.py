@@ -8,8 +8,9 @@ from profiler.analyzers.device import DeviceAccount, accounts_of
 from profiler.analyzers.diagnosis import engine_of, problems_of
 from profiler.analyzers.gap.measured import trace_load
 from profiler.analyzers.metrics import metrics_of
+from profiler.analyzers.trust import checks_of
 from profiler.model.diagnosis import DocumentProblem
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, Inspection
+from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, InspectedTrust, Inspection
 from profiler.model.requests import Floats
 from profiler.model.run import Run
 
@@ -50,6 +51,11 @@ def inspect(run: Run) -> Inspection:
         unclassified_share=sum(share * weight for share, weight in unknown) / busy if busy else None,
         metrics={} if bench is None else metrics_of(bench),
         problems=problems_of(run),
+        trust=tuple(
+            InspectedTrust(trace=trace.path, check=c.name, passed=c.passed, detail=c.detail, concerns=c.concerns)
+            for trace in run.traces
+            for c in checks_of(trace)
+        ),
     )
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 import numpy as np
@@ -21,13 +21,35 @@ BATCH: Final = 65_536
 MISSING: Final = -1
 
 
+class Tables(Protocol):
+    """What readers of an export ask its tables, however they are stored."""
+
+    tables: set[str]
+
+    def columns(self, table: str) -> set[str]:
+        """The table's columns; none where it does not exist."""
+        ...
+
+    def integers(self, table: str, wanted: Sequence[str]) -> dict[str, Ints]:
+        """Integer columns of equal length, MISSING where there is no value."""
+        ...
+
+    def texts(self, table: str, column: str) -> list[str]:
+        """A text column, empty strings where there is no value."""
+        ...
+
+    def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
+        """(key, value) texts of a table."""
+        ...
+
+
 class Database:
     """One open file. A damaged table raises ``sqlite3.DatabaseError`` where it is read."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         found = connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
-        self.tables: Final = {str(name) for name, kind in found if kind == "table"}
+        self.tables: set[str] = {str(name) for name, kind in found if kind == "table"}
         self.views: Final = {str(name) for name, kind in found if kind == "view"}
 
     def columns(self, table: str) -> set[str]:

@@ -56,6 +56,12 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
     hidden = len(inspection.devices) - _FEW
     if hidden > 0 and not verbose:
         console.print(Text(f"  {wording.more(hidden)} devices", "dim"))
+    failed = [check for check in inspection.trust if check.passed is False]
+    if inspection.trust and (failed or verbose):
+        _heading(console, "Completeness of the traces")
+        for check in inspection.trust if verbose else failed:
+            mark = "not known" if check.passed is None else "pass" if check.passed else f"fail, so no {check.concerns}"
+            _marked(console, mark, check.trace, f"{check.check}: {check.detail}")
     if inspection.metrics:
         _heading(console, "Metrics")
         console.print(terminal_tables.facts(_metrics(inspection)))

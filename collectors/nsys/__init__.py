@@ -1,5 +1,6 @@
 """Reading Nsight Systems exports."""
 
-from profiler.collectors.nsys.sqlite import FORMAT
+from profiler.collectors.nsys.parquet import FORMAT as PARQUET
+from profiler.collectors.nsys.sqlite import FORMAT as SQLITE
 
-FORMATS = (FORMAT,)
+FORMATS = (SQLITE, PARQUET)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.collectors.database import MAGIC, MISSING, Database, opened
+from profiler.collectors.database import MAGIC, MISSING, Tables, opened
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -59,14 +59,15 @@ class NsysSqlite:
                 if not database.tables & {KERNELS, "META_DATA_EXPORT", RANGES, CALLS, GRAPHS}:
                     advice = "Name an export of Nsight Systems (nsys export --type sqlite report.nsys-rep)"
                     raise BadInput(source.name, "a SQLite file without any of Nsight's tables", advice)
-                return _read(database, source.name, engines)
+                return read_tables(database, source.name, engines)
         # SQLite names damaged schema text in its messages, which then need not be UTF-8.
         except (sqlite3.Error, UnicodeDecodeError) as error:
             advice = "Export the report again: nsys export --type sqlite report.nsys-rep"
             raise BadInput(source.name, f"the SQLite file is damaged: {error}", advice) from error
 
 
-def _read(database: Database, name: str, engines: Sequence[Engine]) -> Reading:
+def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Reading:
+    """One trace a process with device work, from an export's tables however they are stored."""
     problems: list[Problem] = []
     strings = _Strings(database)
     tables = [
@@ -125,7 +126,7 @@ def _timed(start: Ints, end: Ints) -> NDArray[np.bool_]:
 
 
 def _device_events(
-    database: Database, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
+    database: Tables, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
 ) -> _Events:
     columns = database.integers(table, (*_DEVICE_COLUMNS, "bytes", *names.columns))
     # Where start and end are 0 the device gave no time stamp; it must not set the start of the trace.
@@ -152,7 +153,7 @@ def _device_events(
 
 
 def _host_events(
-    database: Database, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
+    database: Tables, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
 ) -> _Events:
     columns = database.integers(table, ("start", "end", "globalTid", "correlationId", "eventType", *names.columns))
     chosen = np.ones(len(columns["start"]), bool)
@@ -213,7 +214,7 @@ class NameReader:
 class _Strings:
     """Names as codes: registered strings (StringIds), inline ones, and fixed ones for copies and graphs."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Tables) -> None:
         self._database = database
         ids = database.integers("StringIds", ("id",))["id"]
         values = database.texts("StringIds", "value")
@@ -270,7 +271,7 @@ def _plain(name: str) -> str:
     return head if mark and version.isdigit() and len(version) >= 4 else name
 
 
-def _check_graphs(database: Database, graphs: _Events, problems: list[Problem], name: str) -> None:
+def _check_graphs(database: Tables, graphs: _Events, problems: list[Problem], name: str) -> None:
     mode = dict(database.pairs("META_DATA_CAPTURE", "name", "value")).get("CUDA_GRAPH_TRACE_OPTIONS:MODE", "")
     count = len(graphs[0])
     if count:
@@ -283,7 +284,7 @@ def _check_graphs(database: Database, graphs: _Events, problems: list[Problem], 
         problems.append(Problem(name, "info", "graphs were to be captured as one row each, and none was replayed"))
 
 
-def _lost(database: Database, problems: list[Problem], name: str) -> None:
+def _lost(database: Tables, problems: list[Problem], name: str) -> None:
     severities = database.integers("DIAGNOSTIC_EVENT", ("severity",))["severity"]
     # Severity 2 is a warning and 3 an error in Nsight's ENUM_DIAGNOSTIC_SEVERITY_LEVEL.
     serious = int((severities >= 3).sum())
@@ -294,7 +295,7 @@ def _lost(database: Database, problems: list[Problem], name: str) -> None:
         problems.append(Problem(name, "warning", detail, "DIAGNOSTIC_EVENT", serious))
 
 
-def _metadata(database: Database) -> dict[str, str]:
+def _metadata(database: Tables) -> dict[str, str]:
     """Versions and graph mode; the capture's table also holds the whole environment, which is never read out."""
     wanted = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION", "CUDA_GRAPH_TRACE_OPTIONS:MODE")
     rows = database.pairs("META_DATA_EXPORT", "name", "value") + database.pairs("META_DATA_CAPTURE", "name", "value")
@@ -304,7 +305,7 @@ def _metadata(database: Database) -> dict[str, str]:
 class _Devices:
     """Devices by process: a kernel's deviceId is the process's own CUDA ordinal, mapped by (pid, cudaId) to a GPU."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Tables) -> None:
         gpu = database.integers("TARGET_INFO_GPU", ("id", "totalMemory"))
         names = database.texts("TARGET_INFO_GPU", "name")
         self._names = dict(zip(gpu["id"].tolist(), names, strict=True))

@@ -47,6 +47,16 @@ class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):
     inferred: bool
 
 
+class InspectedTrust(msgspec.Struct, frozen=True, kw_only=True):
+    """One check of a trace's completeness; ``passed`` None where the trace can't say."""
+
+    trace: str
+    check: str
+    passed: bool | None
+    detail: str
+    concerns: str
+
+
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document; ``schema`` is ``profiler.inspection/1``."""
 
@@ -62,3 +72,4 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     unclassified_share: float | None
     metrics: dict[str, float]
     problems: tuple[DocumentProblem, ...]
+    trust: tuple[InspectedTrust, ...] = ()

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 from profiler import registry
 from profiler.analyzers.device import accounts_of
 from profiler.analyzers.trace_steps import launched, spans_of
+from profiler.collectors.nsys import PARQUET
 from profiler.collectors.nsys.sqlite import FORMAT, OPAQUE_GRAPH
 from profiler.errors import BadInput
 from profiler.model.run import Reading
-from profiler.model.trace import Kind
+from profiler.model.trace import EventTable, Kind
 from profiler.store.source import FileSource
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "nsys" / "nsys-ai"
@@ -151,6 +153,30 @@ def test_old_exports_without_a_process_column_and_compressed_ones_are_read(tmp_p
         (trace,) = reading.traces
         assert len(trace.events.of(Kind.KERNEL)) == 1
         assert np.array_equal(launched(trace, trace.events.of(Kind.KERNEL), spans_of(trace)).call, [0])
+
+
+def test_a_folder_of_parquet_files_is_the_same_export(tmp_path: Path) -> None:
+    database = export(tmp_path / "a.sqlite", graph=True)
+    folder = tmp_path / "parquetdir"
+    folder.mkdir()
+    with closing(sqlite3.connect(database)) as connection:
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            cursor = connection.execute(f'SELECT * FROM "{table}"')
+            columns = [column[0] for column in cursor.description]
+            pl.DataFrame(cursor.fetchall(), schema=columns, orient="row").write_parquet(folder / f"{table}.parquet")
+    first = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    assert PARQUET.sniff(first.read_bytes()[:64], first.name) > 0.9
+    theirs, ours = read(database), PARQUET.read(FileSource(first), registry.engines())
+    for one, two in zip(theirs.traces, ours.traces, strict=True):
+        assert one.names == two.names
+        assert one.labels == two.labels
+        for field in EventTable.__dataclass_fields__:
+            assert np.array_equal(getattr(one.events, field), getattr(two.events, field)), field
+    beside = PARQUET.read(FileSource(folder / "StringIds.parquet"), ())
+    assert "read together" in beside.problems[0].detail
+    first.write_bytes(first.read_bytes()[:200])
+    with pytest.raises(BadInput, match="damaged"):
+        PARQUET.read(FileSource(first), ())
 
 
 def test_another_database_and_a_damaged_one_are_refused_in_one_line(tmp_path: Path) -> None:
