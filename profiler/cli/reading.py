@@ -8,6 +8,7 @@ from rich.text import Text
 
 from profiler import registry
 from profiler.cli.main import State
+from profiler.errors import ProfilerError
 from profiler.model.run import Run
 from profiler.store.opening import open_run
 
@@ -25,5 +26,10 @@ def read_run(path: Path, state: State) -> Run:
                 registry.relabelled,
                 lambda name: status.update(Text(f"reading {path}: {name}")),
             )
+    if path.is_file() and all(record.format == "unreadable" for record in run.files):
+        # Named alone, a file that can't be read leaves nothing to show.
+        problem = run.problems[0]
+        where = f" (at {problem.place})" if problem.place else ""
+        raise ProfilerError(f"{path}: {problem.detail}{where}")
     state.incomplete |= any(problem.severity == "error" for problem in run.problems)
     return run

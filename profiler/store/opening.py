@@ -13,6 +13,7 @@ from profiler.model.problem import Problem
 from profiler.model.run import FileRecord, Reading, Run
 from profiler.store.cache import Cache
 from profiler.store.folder import files_of, run_root
+from profiler.store.loads import one_a_load
 from profiler.store.source import FileSource
 
 # Reading a small file again is quicker than opening its table.
@@ -47,17 +48,18 @@ def open_run(
         records.append(record)
         readings.append(reading)
     found = tuple(p for record in records for p in record.problems)
+    benches, merged = one_a_load([b for r in readings for b in r.benches])
     return Run(
         name=path.resolve().name,
         path=str(path),
         files=tuple(records),
         facts=_merged(readings),
         traces=tuple(t for r in readings for t in r.traces),
-        benches=tuple(b for r in readings for b in r.benches),
+        benches=benches,
         snapshots=tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path))),
         logs=tuple(x for r in readings for x in r.logs),
         counters=tuple(c for r in readings for c in r.counters),
-        problems=(*problems, *found),
+        problems=(*problems, *found, *merged),
     )
 
 

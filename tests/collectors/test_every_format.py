@@ -48,17 +48,8 @@ def test_every_file_of_the_corpus_has_one_winner_and_a_reason(corpus: Path, form
 def pieces() -> st.SearchStrategy[bytes]:
     """Arbitrary bytes, beginnings that formats look for, and samples with bytes changed or cut."""
     root = Path(__file__).resolve().parents[1] / "samples"
-    own = (
-        "prometheus",
-        "server_log",
-        "server_info",
-        "vllm_bench",
-        "sglang_bench",
-        "nvidia_smi",
-        "manifest",
-        "command_text",
-    )
-    samples = [path.read_bytes() for folder in own for path in sorted((root / folder).rglob("*")) if path.is_file()]
+    folders = [folder for folder in sorted(root.iterdir()) if folder.is_dir() and folder.name != "torch_trace"]
+    samples = [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     assert samples
     cut = st.builds(lambda data, at: data[: at % (len(data) + 1)], st.sampled_from(samples), st.integers(0, 5000))
     spoiled = st.builds(

@@ -50,7 +50,7 @@ def one_process(folder: Path) -> Path:
     kernel.write_text(
         HEADER
         + 'KERNEL_DISPATCH,"Agent 4",1,1,9,"Cijk_Ailk_Bljk_HHS_BH",5,2000,5000\n'
-        + 'KERNEL_DISPATCH,"Agent 4",1,1,9,"void paged_attention<int, 8>(int*, float)",6,6000,7000\n'
+        + 'KERNEL_DISPATCH,"Agent 4",1,1,9,"void vllm::paged_attention_v1_kernel<int, 8>(int*, float)",6,6000,7000\n'
         + 'KERNEL_DISPATCH,"Agent 4",1,1,9,"cut off'
     )
     (folder / "77_hip_api_trace.csv").write_text(
@@ -104,7 +104,7 @@ def test_json_output_is_the_same_process(tmp_path: Path) -> None:
         "agents": [{"id": {"handle": 40}, "logical_node_id": 4, "type": 2, "product_name": "AMD Instinct MI300X"}],
         "strings": strings,
         "kernel_symbols": [{"kernel_id": 1, "formatted_kernel_name": "Cijk_Ailk_Bljk_HHS_BH"},
-                           {"kernel_id": 2, "kernel_name": "void paged_attention<int, 8>(int*, float).kd"}],
+                           {"kernel_id": 2, "kernel_name": "void vllm::paged_attention_v1_kernel<int, 8>(int*, float).kd"}],
         "buffer_records": {
             "kernel_dispatch": [record(2000, 5000, 5, dispatch_info=dispatch(1), stream_id={"handle": 1}),
                                 record(6000, 7000, 6, dispatch_info=dispatch(2), stream_id={"handle": 1})],
@@ -133,7 +133,7 @@ def test_a_rocpd_database_gives_a_trace_for_each_process(tmp_path: Path) -> None
         c.execute("CREATE TABLE k (name TEXT, pid INTEGER, agent_abs_index INTEGER, stream_id INTEGER, start INTEGER, "
                   '"end" INTEGER, corr_id INTEGER)')  # fmt: skip
         c.executemany("INSERT INTO k VALUES (?, ?, 4, 1, ?, ?, ?)", [
-            ("Cijk_Ailk_Bljk_HHS_BH", 77, 2000, 5000, 5), ("void paged_attention<int, 8>(int*, float)", 77, 6000, 7000, 6),
+            ("Cijk_Ailk_Bljk_HHS_BH", 77, 2000, 5000, 5), ("void vllm::paged_attention_v1_kernel<int, 8>(int*, float)", 77, 6000, 7000, 6),
             ("Cijk_Ailk_Bljk_HHS_BH", 78, 2100, 5200, 5)])  # fmt: skip
         c.execute("CREATE VIEW kernels AS SELECT * FROM k")
         c.execute('CREATE TABLE m (name TEXT, pid INTEGER, start INTEGER, "end" INTEGER, corr_id INTEGER)')

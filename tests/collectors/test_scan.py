@@ -78,7 +78,9 @@ numbers = st.one_of(
     st.integers(0, 10**6).map(str),
     st.none(),
 )
-texts = st.one_of(st.text(max_size=12), st.sampled_from(["kernel", "cpu_op", "cuda_runtime", "gpu_memcpy", 'a"b', "ü", "\\"]))
+texts = st.one_of(
+    st.text(max_size=12), st.sampled_from(["kernel", "cpu_op", "cuda_runtime", "gpu_memcpy", 'a"b', "ü", "\\"])
+)
 arguments = st.dictionaries(
     st.one_of(st.sampled_from(["correlation", "stream", "device", "bytes", "graph node id", "name", "labels"]), texts),
     st.one_of(numbers, texts, st.lists(numbers, max_size=3), st.booleans()),
@@ -114,7 +116,10 @@ def test_what_the_scanner_accepts_it_reads_as_the_general_reader_does(
 
 @needs_scanner
 @settings(max_examples=400, deadline=None)
-@given(rows=st.lists(events, min_size=1, max_size=3), cuts=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=2)), max_size=4))
+@given(
+    rows=st.lists(events, min_size=1, max_size=3),
+    cuts=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=2)), max_size=4),
+)
 def test_broken_text_is_refused_or_read_alike(rows: list[dict[str, object]], cuts: list[tuple[int, bytes]]) -> None:
     data = bytearray(json.dumps(rows)[1:-1].encode())
     for position, replacement in cuts:
@@ -154,7 +159,9 @@ def test_the_scanner_survives_mutated_text_under_the_address_and_undefined_behav
     library = tmp_path / "_scan.so"
     flags = ["-O1", "-g", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     include = sysconfig.get_paths()["include"]
-    build = subprocess.run(["gcc", *flags, f"-I{include}", str(SOURCE), "-o", str(library)], capture_output=True, text=True)
+    build = subprocess.run(
+        ["gcc", *flags, f"-I{include}", str(SOURCE), "-o", str(library)], capture_output=True, text=True
+    )
     if build.returncode:
         pytest.skip(f"the sanitizers or Python's headers are missing: {build.stderr.strip()[-200:]}")
     asan = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()

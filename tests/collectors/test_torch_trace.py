@@ -26,6 +26,7 @@ from profiler.model.run import Reading
 from profiler.model.trace import EventTable, Kind
 from profiler.store.source import FileSource
 from tests.strategies import (
+    ROOT,
     STEP,
     Built,
     Row,
@@ -472,6 +473,26 @@ def test_kernels_of_a_replayed_graph_keep_the_one_correlation_and_their_nodes(tm
     table = read_bytes(document(event_texts([launch, *kernels])), tmp_path).traces[0].events
     assert table.correlation.tolist() == [99] * 6
     assert table.graph_node.tolist() == [-1, 10, 11, 12, 13, 14]
+
+
+# ------------------------------------------------------------------------------------------------------------ samples
+@pytest.mark.parametrize(
+    ("name", "kept", "damage"),
+    [
+        ("good", slice(None), {}),
+        ("truncated", slice(8), {"cut": 1, "lost": 1}),
+        ("malformed", [0, *range(2, 13)], {"lost": 1, "control characters": 1}),
+    ],
+)
+def test_the_samples_read_as_they_always_have(name: str, kept: slice | list[int], damage: dict[str, int]) -> None:
+    path = ROOT / "tests/samples/torch_trace" / f"{name}.pt.trace.json"
+    reading = FORMAT.read(FileSource(path), ENGINES)
+    rows = expected(small_trace(1, 1))
+    wanted = rows[kept] if isinstance(kept, slice) else [rows[i] for i in kept if i < len(rows)]
+    assert [r[2:] for r in rows_of(reading.traces[0])] == [r[2:] for r in wanted]
+    assert reading.traces[0].base == 1_748_000_000_000_000_000
+    assert {kind: problem_about(reading, kind) for kind in damage} == damage
+    assert len(reading.problems) == len(damage)
 
 
 # --------------------------------------------------------------------------------------------------------------- laws

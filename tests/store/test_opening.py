@@ -1,4 +1,4 @@
-"""Opening a run: which files belong to it, what each is taken for, whose word counts, and what is kept for next time."""
+"""Opening a run: which files belong to it, what each is taken for, whose word counts, and what is kept."""
 
 from __future__ import annotations
 
@@ -168,14 +168,19 @@ class Stub:
     version: int = 1
 
     def sniff(self, head: bytes, name: str) -> float:
+        del head
         return self.sure.get(name, 0.0)
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
+        del source, engines
         return Reading(facts={} if self.fact is None else {"engine.name": self.fact})
 
 
 def stubbed(path: Path, *formats: Format, progress: Callable[[str], None] | None = None) -> Run:
-    return opening.open_run(path, formats, (), lambda reading, engines: reading, progress)
+    def unlabelled(reading: Reading, engines: Sequence[Engine]) -> Reading:
+        return reading
+
+    return opening.open_run(path, formats, (), unlabelled, progress)
 
 
 def test_the_surest_format_reads_a_file(tmp_path: Path) -> None:
@@ -365,6 +370,6 @@ def test_every_column_is_kept(tmp_path: Path, cached: list[str]) -> None:
         assert np.array_equal(getattr(first, name), getattr(second, name)) and len(getattr(first, name)) == len(EVENTS)
 
 
-def test_built_in_formats_have_different_names() -> None:
-    names = [f.name for f in registry.formats()]
-    assert len(names) == len(set(names))
+def test_no_two_built_in_formats_share_a_key_of_the_cache() -> None:
+    keys = [(f.name, f.version) for f in registry.formats()]
+    assert sorted(keys) == sorted(set(keys))

@@ -1,0 +1,77 @@
+"""Kernel and operator names: the two tables keep their own promises, and real traces are classified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from profiler.analyzers.device import accounts_of
+from profiler.analyzers.kernels import Family, category_of, classify, families, family_of
+from tests.strategies import ATTENTION, GEMM, NORM, each_trace, reading_of
+
+TABLES = ("kernel_families", "operator_families")
+ROWS = [pytest.param(table, row, id=f"{table[0]}{i}-{row.category}") for table in TABLES for i, row in
+        enumerate(families(table))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_an_example_falls_into_its_own_rows_category(table: str, row: Family) -> None:
+    found = family_of(row.example, table)
+    assert found is not None, row.example
+    taken = f"{row.example} is taken by {found.pattern.pattern}"
+    assert (found.category, found.role) == (row.category, row.role), taken
+
+
+def test_every_row_is_whole() -> None:
+    for table in TABLES:
+        for row in families(table):
+            assert row.category and row.role and row.library and row.example, row
+        patterns = [row.pattern.pattern for row in families(table)]
+        assert len(patterns) == len(set(patterns))
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        (GEMM, "gemm"),
+        (ATTENTION, "attention"),
+        (NORM, "norm"),
+        ("Memcpy DtoH (Device -> Pinned)", "memcpy"),
+        ("Memset (Device)", "memset"),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "comm"),
+        ("a kernel that nobody has seen", "other"),
+        ("", "other"),
+    ],
+)
+def test_well_known_kernels(name: str, category: str) -> None:
+    assert category_of(name) == category
+
+
+def test_only_the_names_in_use_are_classified() -> None:
+    names = (GEMM, "unheard of", ATTENTION, NORM)
+    found = classify(names, np.array([0, 1, 3]))
+    assert [found.categories[c] for c in found.code] == ["gemm", "other", "other", "norm"]
+    assert found.known.tolist() == [True, False, False, True]
+    assert found.categories[0] == "other" and len(set(found.categories)) == len(found.categories)
+
+
+@pytest.mark.parametrize("path", each_trace())
+def test_every_kernel_of_a_real_trace_is_counted_in_one_category(path: Path) -> None:
+    for account in accounts_of(reading_of(path).traces[0]):
+        by_category: dict[str, float] = {}
+        for total in account.totals:
+            by_category[total.category] = by_category.get(total.category, 0.0) + total.seconds
+        # Where the trace has steps, the kernels are those of the steps.
+        whole = {category: ns / 1e9 for category, ns in account.busy.items()}
+        if account.steps is not None:
+            whole = {category: float(seconds.sum()) for category, seconds in account.steps.busy.items()}
+        assert {c: s for c, s in by_category.items() if s > 0} == pytest.approx(
+            {c: s for c, s in whole.items() if s > 0}, abs=2e-9
+        )
+        if account.device != "cpu":
+            copies = sum(t.calls for t in account.totals if t.category in ("memcpy", "memset"))
+            assert sum(t.calls for t in account.totals) - copies <= account.kernels
+        known = [t for t in account.totals if t.category != "other"]
+        assert sum(t.seconds for t in known) >= 0.7 * sum(t.seconds for t in account.totals)
