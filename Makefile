@@ -36,10 +36,11 @@ types: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	rm -rf build dist
-	$(BIN)/python -m build
+	@$(BIN)/python -m build >$(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+	@ls -l dist
 
 clean:
-	rm -rf $(VENV) build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist demo *.egg-info collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Headless Chromium for the tests that open the report. Without it they are skipped, and pytest says so.
 chromium:
@@ -58,7 +59,8 @@ $(VENV)/.python:
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-$(VENV)/.base: $(VENV)/.python pyproject.toml
+# Where there is a C compiler, the quick trace scanner is built too.
+$(VENV)/.base: $(VENV)/.python pyproject.toml $(wildcard collectors/*/*.c)
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 

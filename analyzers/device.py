@@ -188,8 +188,9 @@ def _step_costs(
     }
     idle = {}
     gap_row = row[gaps.step]
+    causes = np.array(gaps.cause)
     for cause in sorted(set(gaps.cause)):
-        rows = (np.array(gaps.cause) == cause) & (gap_row >= 0)
+        rows = (causes == cause) & (gap_row >= 0)
         if rows.any():
             idle[cause] = np.bincount(gap_row[rows], gaps.nanoseconds[rows], minlength=n) / 1e9
     first = np.full(n, np.iinfo(np.int64).max)

@@ -20,7 +20,7 @@ from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput
-from profiler.analyzers.metrics import higher_is_better, metrics_of, unit_of
+from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.trust import checks_of
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
@@ -145,8 +145,8 @@ def _gap(
     ledger, causes = _ledger(metric, view, values, replicas)
     drawn = [replica.gap for replica in replicas]
     factor, additive = 1.0, None
-    if metric in ("output_throughput", "request_throughput"):
-        work = (a.tokens, b.tokens) if metric == "output_throughput" else (a.bench.completed, b.bench.completed)
+    if metric in THROUGHPUTS:
+        work = _work(metric, a.bench), _work(metric, b.bench)
         seconds = a.duration / max(a.tokens, 1), b.duration / max(b.tokens, 1)
         factor = -(work[0] / a.duration) * (work[1] / b.duration) * (a.tokens / max(work[0], 1))
         if metric == "output_throughput":
@@ -179,6 +179,13 @@ def _gap(
     )
 
 
+def _work(metric: str, bench: BenchResult) -> int:
+    """What a throughput counts."""
+    if metric == "request_throughput":
+        return bench.completed
+    return bench.total_output_tokens + (bench.total_input_tokens if metric == "total_token_throughput" else 0)
+
+
 def _ledger(
     metric: str, view: View, values: tuple[Mapping[str, float], Mapping[str, float]], replicas: Sequence[Replica]
 ) -> tuple[Ledger | None, list[Mapping[str, float]]]:
@@ -190,7 +197,7 @@ def _ledger(
 
     def draw(a: Measured, b: Measured, one: RunModel, two: RunModel) -> Ledger:
         context = Context(a, b, clock)
-        if metric in ("output_throughput", "request_throughput"):
+        if metric in THROUGHPUTS:
             return throughput(context, one, two)
         if metric == "mean_ttft":
             return mean_ttft(context, one, two, values)
@@ -203,7 +210,7 @@ def _ledger(
         first.extrapolated |= rest.extrapolated
         return first
 
-    if metric not in DEFAULT_METRICS and metric != "request_throughput":
+    if metric not in DEFAULT_METRICS and metric not in THROUGHPUTS:
         return None, []
     causes: list[Mapping[str, float]] = [draw(r.a, r.b, r.model_a, r.model_b).by_cause() for r in replicas]
     return draw(view.a, view.b, model_a, model_b), causes

@@ -7,7 +7,7 @@ waited for another stream, for the launch to arrive, or for itself.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,41 +41,44 @@ class Gaps:
 
     def by_cause(self) -> dict[str, float]:
         """Nanoseconds by cause, in alphabetical order of the causes."""
-        found: defaultdict[str, float] = defaultdict(float)
-        for cause, length in zip(self.cause, self.nanoseconds.tolist(), strict=True):
-            found[cause] += length
-        return dict(sorted(found.items()))
+        codes: dict[str, int] = {}
+        code = np.array([codes.setdefault(cause, len(codes)) for cause in self.cause] or [0], np.int64)
+        totals = np.bincount(code[: len(self.cause)], self.nanoseconds, minlength=len(codes))
+        return dict(sorted((cause, float(totals[index])) for cause, index in codes.items()))
 
 
 def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Sweep, spans: Spans) -> Gaps:
     """The gaps of a GPU. ``events`` are the device's, sorted by start; ``links`` joins them to launches and steps."""
-    ending = np.searchsorted(events.start, swept.gap_end)
+    after = np.searchsorted(events.start, swept.gap_end)
     before = np.searchsorted(events.start, swept.gap_start, side="right") - 1
+    owner, call = links.step[after], links.call[after]
+    known = call >= 0
+    launch = links.calls.start[call] if len(links.calls) else np.zeros(len(call), np.int64)
+    late = known & (launch >= swept.gap_start)
+    inside = np.full(len(owner), True) if not len(spans) else owner == links.step[before]
+    outside = np.full(len(owner), False) if not len(spans) else owner < 0
+    cause = np.where(inside, np.where(late, _LAUNCH, np.where(known, _DEVICE, _UNKNOWN)), 0)
+    cause = np.where(~inside, np.where(known, np.where(late, _HOST, _BETWEEN_DEVICE), _BETWEEN_UNKNOWN), cause)
+    cause = np.where(outside, _OUTSIDE, cause)
+    owner = owner if len(spans) else np.full(len(owner), -1, np.int64)
     phases = _Phases(trace)
     pieces = _Pieces()
-    step, call = links.step, links.call
-    for gap_start, gap_end, after, prior in zip(
-        swept.gap_start.tolist(), swept.gap_end.tolist(), ending.tolist(), before.tolist(), strict=True
-    ):
-        owner, launch = int(step[after]), int(call[after])
-        launch_start = int(links.calls.start[launch]) if launch >= 0 else None
-        late = launch_start is not None and launch_start >= gap_start
-        if len(spans) == 0:
-            cause = IN_STEP_UNKNOWN if launch_start is None else IN_STEP_LAUNCH if late else IN_STEP_DEVICE
-            pieces.add(gap_end - gap_start, cause, -1)
-        elif owner < 0:
-            pieces.add(gap_end - gap_start, OUTSIDE, -1)
-        elif owner == step[prior]:
-            cause = IN_STEP_UNKNOWN if launch_start is None else IN_STEP_LAUNCH if late else IN_STEP_DEVICE
-            pieces.add(gap_end - gap_start, cause, owner)
-        elif launch_start is None:
-            pieces.add(gap_end - gap_start, BETWEEN_UNKNOWN, owner)
-        elif not late:
-            pieces.add(gap_end - gap_start, BETWEEN_DEVICE, owner)
-        else:
-            thread = int(links.calls.thread[launch])
-            pieces.between(phases, thread, gap_start, min(launch_start, gap_end), gap_end, owner)
-    return pieces.done()
+    # Only a gap that the host made between two steps is looked at one by one: its phases fill it.
+    for i in np.flatnonzero(cause == _HOST).tolist():
+        start, end = int(swept.gap_start[i]), int(swept.gap_end[i])
+        thread = int(links.calls.thread[call[i]])
+        pieces.between(phases, thread, start, min(int(launch[i]), end), end, int(owner[i]))
+    whole = cause != _HOST
+    return pieces.done(
+        (swept.gap_end - swept.gap_start)[whole].astype(np.float64),
+        [_CAUSES[code] for code in cause[whole].tolist()],
+        np.where(cause == _OUTSIDE, -1, owner)[whole],
+    )
+
+
+# Codes of the causes that a whole gap can have.
+_LAUNCH, _DEVICE, _UNKNOWN, _BETWEEN_DEVICE, _BETWEEN_UNKNOWN, _OUTSIDE, _HOST = range(7)
+_CAUSES: Final = (IN_STEP_LAUNCH, IN_STEP_DEVICE, IN_STEP_UNKNOWN, BETWEEN_DEVICE, BETWEEN_UNKNOWN, OUTSIDE)
 
 
 def gaps_on_cpu(trace: Trace, events: EventTable, swept: Sweep, spans: Spans) -> Gaps:
@@ -164,5 +167,13 @@ class _Pieces:
         self.add(launch - start - sum(length for _, length in covered), BETWEEN_HOST, step)
         self.add(end - launch, BETWEEN_PREFIX + "launch", step)
 
-    def done(self) -> Gaps:
-        return Gaps(np.array(self._lengths), tuple(self._causes), np.array(self._steps, np.int64))
+    def done(
+        self, lengths: Floats | None = None, causes: Sequence[str] = (), steps: Ints | None = None
+    ) -> Gaps:
+        """All pieces, with those that were classified elsewhere."""
+        none = np.zeros(0, np.int64)
+        return Gaps(
+            np.concatenate([np.array(self._lengths), none if lengths is None else lengths]),
+            (*self._causes, *causes),
+            np.concatenate([np.array(self._steps, np.int64), none if steps is None else steps]),
+        )

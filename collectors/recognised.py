@@ -60,6 +60,11 @@ def _keys(*keys: bytes, start: bytes = _OBJECT) -> bytes:
     return start + b"".join(rb'(?=[\s\S]*"' + key + rb'"\s*:)' for key in keys)
 
 
+_CONVERT: Final = (
+    "convert it: `python -c 'import json, yaml, sys; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)' "
+    "< report.yaml > report.json`"
+)
+
 PROFILES: Final = (
     _row(
         "nsys_sqlite",
@@ -198,38 +203,22 @@ PROFILES: Final = (
 )
 
 BENCHMARKS: Final = (
-    _row("aiperf", 0.9, _keys(rb"request_throughput", rb"request_latency", rb"unit"), "an AIPerf summary"),
-    _row("aiperf_requests", 0.9, _keys(rb"metadata", rb"request_start_ns"), "AIPerf's per-request records"),
     _row("aiperf_telemetry", 0.9, _keys(rb"timestamp_ns", rb"dcgm_url"), "AIPerf's device telemetry"),
-    _row("genai_perf", 0.85, _keys(rb"experiments", rb"requests", rb"response_timestamps"), "a genai-perf export"),
-    _row("guidellm", 0.9, _keys(rb"guidellm_version"), "a guidellm report"),
-    _row("inference_perf", 0.9, _keys(rb"load_summary", rb"successes"), "an inference-perf stage or summary"),
     _row(
         "inference_perf_yaml",
         0.86,
         rb"(?m)^(?:# .*inference-perf|load_summary:|api:\n  type: completion)",
         "an inference-perf report or configuration (YAML)",
+        _CONVERT,
     ),
     _row(
-        "llmd_report",
+        "llmd_report_yaml",
         0.85,
         rb"(?m)^version: '0\.\d(?:\.\d)?'|^results:\n  component_health:",
-        "an llm-d benchmark report",
+        "an llm-d benchmark report (YAML, which is read as JSON only)",
+        _CONVERT,
     ),
     _row("llmd_schema", 0.85, _keys(rb"\$defs", rb"description"), "a JSON schema"),
-    _row("llmperf_summary", 0.85, _keys(rb"version", rb"name", rb"model", rb"mean_input_tokens"), "an llmperf summary"),
-    _row(
-        "llmperf_requests", 0.85, _keys(rb"inter_token_latency_s", rb"ttft_s", start=_LIST), "llmperf's request records"
-    ),
-    _row("mlperf", 0.9, rb":::MLLOG \{|MLPerf Results Summary", "an MLPerf log"),
-    _row("inferencex", 0.85, _keys(rb"tput_per_gpu", rb"isl", rb"osl"), "an InferenceX aggregate"),
-    _row("trtllm_bench", 0.85, _keys(rb"engine", rb"world_info", rb"performance"), "a trtllm-bench report"),
-    _row(
-        "llama_bench",
-        0.85,
-        rb'\A\s*(?:\[\s*)?\{(?=[\s\S]*"build_commit")(?=[\s\S]*"(?:avg_ts|samples_ns)")',
-        "a llama-bench result",
-    ),
     _row(
         "simulator_meta", 0.8, _keys(rb"schema_version", rb"engine_kwargs"), "the settings of a simulator's recording"
     ),

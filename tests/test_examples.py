@@ -21,13 +21,17 @@ PAIRS = ("recorded-vllm-cpu", "simulated-gpu")
 NUMBER = re.compile(r"-?\d+\.\d+(?:[eE][-+]?\d+)?")
 
 
-@cache
-def diagnosed(pair: str) -> Diagnosis:
+def diagnosed_at(folder: Path) -> Diagnosis:
     a, b = (
-        open_run(RUNS / pair / name, registry.formats(), registry.engines(), registry.relabelled)
+        open_run(folder / name, registry.formats(), registry.engines(), registry.relabelled)
         for name in ("run-A", "run-B")
     )
     return diagnose(a, b)
+
+
+@cache
+def diagnosed(pair: str) -> Diagnosis:
+    return diagnosed_at(RUNS / pair)
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -81,6 +85,21 @@ def test_the_planted_cause_comes_first_and_the_rows_add_up(pair: str, first: str
     assert gap.causes[0].interval[1] < 0, "the interval of the first cause holds zero"
     for one in document.gaps:
         assert sum(c.gap for c in one.causes) + one.unexplained.gap == pytest.approx(one.gap, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="an idle gap shorter than a launch call and its latency is not seen to be the launch's: it goes to kernel",
+)
+def test_the_planted_cause_comes_first_where_launches_are_only_a_little_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 7 µs a launch instead of 11, and 4 µs until its kernel can start instead of 2.
+    monkeypatch.setattr(generate_gpu_pair, "DISPATCH", 4.0)
+    monkeypatch.setattr(generate_gpu_pair, "LATENCY", 4.0)
+    generate_gpu_pair.main(tmp_path)
+    gap = next(g for g in diagnosed_at(tmp_path).gaps if g.metric == "output_throughput")
+    assert gap.causes[0].cause == "cuda_graph"
 
 
 def test_only_the_simulated_pair_is_labelled_so() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -246,26 +246,25 @@ def nonnegative(normal: Floats, moment: Floats, allowed: tuple[int, ...] = ALL_T
 
     With four terms every subset that may be positive is tried: exact, and quicker than a general solver.
     """
-    terms = len(moment)
-    best, best_value = np.zeros(terms), 0.0
     scale = np.sqrt(np.maximum(np.diag(normal), 1e-300))
     target = moment / scale
-    scaled = normal / np.outer(scale, scale) + 1e-9 * np.eye(terms)
-    if len(allowed) == terms:
-        free = np.linalg.solve(scaled, target)
-        if (free >= 0).all():
-            return free / scale
-    for size in range(1, len(allowed) + 1):
-        for chosen in combinations(allowed, size):
-            rows = np.array(chosen)
-            if (np.diag(normal)[rows] <= 1e-300).any():
-                continue
-            part = np.linalg.solve(scaled[np.ix_(rows, rows)], target[rows])
-            if (part < 0).any():
-                continue
-            value = -0.5 * float(part @ target[rows])
-            if value < best_value:
-                best_value = value
-                best = np.zeros(terms)
-                best[rows] = part / scale[rows]
-    return best
+    scaled = normal / np.outer(scale, scale) + 1e-9 * np.eye(len(moment))
+    usable = np.zeros(len(moment), bool)
+    usable[list(allowed)] = True
+    usable &= np.diag(normal) > 1e-300
+    subsets = _SUBSETS[(_SUBSETS <= usable).all(axis=1)]
+    if not len(subsets):
+        return np.zeros(len(moment))
+    # Terms outside a subset are solved as zero, so that all subsets are one stack of equal systems.
+    inside = subsets.astype(np.float64)
+    systems = scaled * inside[:, :, None] * inside[:, None, :] + np.eye(len(moment)) * (1.0 - inside[:, :, None])
+    wanted = target * inside
+    solved = np.linalg.solve(systems, wanted[:, :, None])[:, :, 0]
+    values = np.where((solved >= 0).all(axis=1), -0.5 * (solved * wanted).sum(axis=1), 0.0)
+    best = int(np.argmin(values))
+    cost: Floats = solved[best] * inside[best] / scale if values[best] < 0 else np.zeros(len(moment))
+    return cost
+
+
+# Every non-empty choice of terms.
+_SUBSETS: Final = np.array(list(product([False, True], repeat=len(TERMS)))[1:], bool)

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from profiler.collectors import python_repr
+from profiler.collectors.json_text import count, mapping, number
 from profiler.collectors.knob_values import from_fields, leaves, switch
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed, phase
-from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.extension import Engine, Knob, LogStep, StepRecord
 from profiler.model.steps import StepLabel
 
 # Exposed name -> concept. Where two names hold one concept (renamed metrics are exposed twice for some versions) the
@@ -201,6 +202,31 @@ def log_step(line: str) -> LogStep | None:
     )
 
 
+def step_record(record: Mapping[str, object]) -> StepRecord | None:
+    """A step as a stat-logger plugin writes ``SchedulerStats``: composition and time where iteration details are on."""
+    stats = mapping(record.get("sched", record.get("scheduler_stats")))
+    clock = number(record.get("t", record.get("timestamp")))
+    running = count(stats.get("num_running_reqs"))
+    if running is None or "step_counter" not in stats:
+        return None
+    detail = mapping(stats.get("iteration_details"))
+    parts = [count(detail.get(f"num_{key}")) for key in ("ctx_requests", "ctx_tokens")]
+    parts += [count(detail.get(f"num_generation_{key}")) for key in ("requests", "tokens")]
+    elapsed = number(detail.get("elapsed_ms"))
+    mode = mapping(stats.get("cudagraph_stats")).get("runtime_mode")
+    known = None if parts[0] is None or parts[2] is None else phase(parts[0], parts[2])
+    step = LogStep(
+        label=StepLabel("idle" if detail.get("is_dummy") is True else known, *parts),
+        seconds=None if elapsed is None else elapsed / 1e3,
+        cached_tokens=count(mapping(stats.get("prefix_cache_stats")).get("hits")),
+        waiting=count(stats.get("num_waiting_reqs")),
+        kv_usage=number(stats.get("kv_cache_usage")),
+        graph=None if not isinstance(mode, str) else mode != "NONE",
+        beside=running if known is None else None,
+    )
+    return StepRecord(step, float("nan") if clock is None else clock, count(detail.get("iteration_index")))
+
+
 def log_clock(line: str) -> float | None:
     """Seconds since the start of the year, read as UTC: vLLM's stamp has no year."""
     match = _CLOCK.search(line, 0, 200)
@@ -339,4 +365,5 @@ ENGINE: Final = Engine(
     host_phases=HOST_PHASES,
     knobs=KNOBS,
     server_info=server_info,
+    step_record=step_record,
 )

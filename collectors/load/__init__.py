@@ -4,7 +4,41 @@ from __future__ import annotations
 
 from typing import Final
 
-from profiler.collectors.load import sglang_bench, vllm_bench
+from profiler.collectors.load import (
+    aiperf,
+    aiperf_csv,
+    aiperf_requests,
+    genai_perf,
+    guidellm,
+    inference_perf,
+    inference_perf_requests,
+    inferencex,
+    llamacpp_bench,
+    llmd_report,
+    llmperf,
+    lmdeploy_bench,
+    mlperf,
+    sglang_bench,
+    trtllm_bench,
+    vllm_bench,
+)
 from profiler.model.extension import Format
 
-FORMATS: Final[tuple[Format, ...]] = (vllm_bench.FORMAT, sglang_bench.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (
+    vllm_bench.FORMAT,
+    sglang_bench.FORMAT,
+    aiperf.FORMAT,
+    aiperf_requests.FORMAT,
+    aiperf_csv.FORMAT,
+    genai_perf.FORMAT,
+    guidellm.FORMAT,
+    inference_perf.FORMAT,
+    inference_perf_requests.FORMAT,
+    llmd_report.FORMAT,
+    trtllm_bench.FORMAT,
+    inferencex.FORMAT,
+    lmdeploy_bench.FORMAT,
+    llamacpp_bench.FORMAT,
+    llmperf.FORMAT,
+    mlperf.FORMAT,
+)

@@ -1,5 +1,5 @@
 """Result files of ``vllm bench serve`` and its ancestor benchmark_serving.py, versions 0.6 to 0.33, and of the offline
-throughput and latency benchmarks. The trtllm-serve client is a fork that writes the same files.
+throughput and latency benchmarks. TensorRT-LLM's serving client is a fork that writes the same files.
 
 Read off vLLM's benchmarks/serve.py and off files in the corpus: the summary is in milliseconds, the arrays in seconds;
 ``backend`` names the protocol of the client and never the engine.

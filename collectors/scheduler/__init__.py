@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from profiler.collectors.scheduler import prometheus, server_info, server_log
+from profiler.collectors.scheduler import (
+    forward_pass,
+    prometheus,
+    prometheus_query,
+    server_info,
+    server_log,
+    step_records,
+)
 from profiler.model.extension import Format
 
-FORMATS: Final[tuple[Format, ...]] = (prometheus.FORMAT, server_log.FORMAT, server_info.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (
+    prometheus.FORMAT,
+    prometheus_query.FORMAT,
+    server_log.FORMAT,
+    server_info.FORMAT,
+    step_records.FORMAT,
+    forward_pass.FORMAT,
+)

@@ -30,9 +30,6 @@ OTHERS: Final = (
     ("smg_", "a model gateway (router)"),
     ("master_", "a Mooncake master"),
     ("lmcache:", "LMCache"),
-    ("llamacpp:", "a llama.cpp server"),
-    ("trtllm_", "a TensorRT-LLM server"),
-    ("lmdeploy:", "an LMDeploy server"),
     ("nv_inference_", "a Triton server"),
     ("inference_", "an inference gateway"),
 )

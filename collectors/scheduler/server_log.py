@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
 
 from profiler.collectors.engines import ENGINES
@@ -44,6 +44,9 @@ class _Collected:
         step = engine.log_step(text)
         if step is not None:
             self.matched += 1
+            if step.previous_device_seconds is not None and self.rows:
+                clock, before = self.rows[-1]
+                self.rows[-1] = clock, replace(before, device_seconds=step.previous_device_seconds)
             self.rows.append((self.clock, step))
             return
         facts = engine.log_facts(text)
@@ -115,7 +118,7 @@ class ServerLog:
         log = EngineLog(
             path=source.name,
             engine=found.engine.name,
-            steps=_table(found.rows),
+            steps=step_table(found.rows),
             every_step=_every_step(found, settings),
             settings=settings,
             events=dict(found.events),
@@ -130,7 +133,9 @@ def _every_step(found: _Collected, settings: dict[str, Fact[object]]) -> bool:
     return bool(found.rows) and every
 
 
-def _table(rows: Sequence[tuple[float, LogStep]]) -> StepTable:
+def step_table(rows: Sequence[tuple[float, LogStep]]) -> StepTable:
+    """The steps with the clock that each was printed at."""
+
     def whole(value: int | None) -> int:
         return -1 if value is None else value
 
@@ -152,6 +157,7 @@ def _table(rows: Sequence[tuple[float, LogStep]]) -> StepTable:
         beside=[whole(step.beside) for step in steps],
         kv_usage=[real(step.kv_usage) for step in steps],
         graph=[-1 if step.graph is None else int(step.graph) for step in steps],
+        device_seconds=[real(step.device_seconds) for step in steps],
     )
 
 

@@ -49,7 +49,8 @@ class LogStep:
 
     ``sampled`` is True where the engine prints only every n-th step of this kind. ``cached_tokens``, ``waiting`` and
     ``kv_usage`` are None where the line does not say; ``graph`` likewise. ``beside`` counts running requests that a
-    prefill line names without saying whether they decode in the same step.
+    prefill line names without saying whether they decode in the same step. ``device_seconds`` is the step's time on the
+    device, ``previous_device_seconds`` that of the step before it, where the engine knows it only one step later.
     """
 
     label: StepLabel
@@ -60,6 +61,17 @@ class LogStep:
     kv_usage: float | None = None
     graph: bool | None = None
     beside: int | None = None
+    device_seconds: float | None = None
+    previous_device_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step as a JSON record states it. ``index`` counts the engine's steps; ``clock`` is like StepTable's."""
+
+    step: LogStep
+    clock: float
+    index: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,7 @@ class Engine:
     (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
-    keys of a trace that only this engine writes; ``step_label`` reads a step annotation.
+    keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step as JSON.
     """
 
     name: str
@@ -101,6 +113,7 @@ class Engine:
     host_phases: Mapping[str, str] = field(default_factory=dict[str, str])
     knobs: tuple[Knob, ...] = ()
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
+    step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
 
 
 class Format(Protocol):

@@ -44,6 +44,7 @@ class StepTable:
     since the start of the year where the log has no year); ``seconds`` is the step's wall time as the engine states
     it; ``weight`` is how many steps the row stands for (a log that prints every 40th decode step has weight 40
     there). ``beside`` are running requests that either waited for a prefill step or decoded in it. ``graph`` is 1 where the step replayed a CUDA graph, 0 where it ran eagerly, -1 where not known.
+    ``device_seconds`` is the step's own time on the device, where the engine states that apart from its wall time.
     """
 
     clock: Floats
@@ -58,6 +59,7 @@ class StepTable:
     kv_usage: Floats
     graph: Ints
     weight: Floats
+    device_seconds: Floats
 
     def __len__(self) -> int:
         return len(self.clock)
@@ -71,7 +73,7 @@ class StepTable:
         """A table of ``n`` rows from the columns that are known; the others are NaN or -1, and weight 1."""
         filled: dict[str, object] = {}
         for f in fields(StepTable):
-            floating = f.name in ("clock", "seconds", "kv_usage", "weight")
+            floating = f.name in ("clock", "seconds", "kv_usage", "weight", "device_seconds")
             given = columns.get(f.name)
             if given is not None:
                 filled[f.name] = np.asarray(given, np.float64 if floating else np.int64)

@@ -1,0 +1,92 @@
+"""llama.cpp's server (``llama-server --metrics``): metric names, start-up lines, knobs.
+
+Read off tools/server of build 0c1e570 and off metrics and logs recorded with it. It exposes no latencies: the client
+has to measure them. ``tokens_predicted_seconds_total`` is summed over slots and is no wall time. A ``llama_decode``
+call is one step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from profiler.collectors.redaction import redact_text
+from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.steps import StepLabel
+
+METRICS: Final = {
+    "llamacpp:requests_processing": "running_requests",
+    "llamacpp:requests_deferred": "waiting_requests",
+    "llamacpp:prompt_tokens": "computed_prompt_tokens",  # without those found in the cache
+    "llamacpp:prompt_tokens_cached": "cached_tokens",
+    "llamacpp:tokens_predicted": "generation_tokens",
+    "llamacpp:n_decode": "steps",
+    "llamacpp:spec_decode_num_draft_tokens": "draft_tokens",
+    "llamacpp:spec_decode_num_accepted_tokens": "accepted_tokens",
+}
+
+KNOBS: Final = (
+    Knob("max_num_seqs", ("--parallel", "-np"), ("parallel", "n_parallel", "np")),
+    Knob("token_budget", ("--ubatch-size", "-ub"), ("ubatch_size", "n_ubatch", "ub")),
+    Knob("kv_tokens", ("--ctx-size", "-c"), ("ctx_size", "n_ctx", "c")),
+    Knob("kv_dtype", ("--cache-type-k", "-ctk"), ("cache_type_k", "type_k", "ctk")),
+    Knob("prefix_cache", ("--cache-prompt",), ("cache_prompt",)),
+    Knob("speculative", ("--spec-type",), ("spec_type",)),
+)
+
+_CLOCK: Final = re.compile(r"(\d{1,6})\.(\d\d)\.(\d\d\d)\.(\d\d\d) [A-Z] ")
+_BUILD: Final = re.compile(r"\bbuild:? (\d{1,9}) \(([0-9a-f]{6,40})\)")
+_SLOTS: Final = re.compile(r"\bn_slots = (\d{1,9})\b")
+_CONTEXT: Final = re.compile(r"llama_context: n_ctx\s+= (\d{1,18})\s*$")
+_UBATCH: Final = re.compile(r"llama_context: n_ubatch\s+= (\d{1,18})\s*$")
+_REQUEST: Final = re.compile(r"prompt eval time =\s+[\d.]+ ms /\s+\d+ tokens")
+
+
+def step_label(name: str) -> StepLabel | None:
+    """It writes no trace."""
+    return None
+
+
+def log_step(line: str) -> LogStep | None:
+    """Its log holds no line of a step."""
+    return None
+
+
+def log_clock(line: str) -> float | None:
+    """Seconds since the server started (``0.03.369.493 I srv …`` is minutes, seconds, ms, µs)."""
+    match = _CLOCK.match(line)
+    if match is None:
+        return None
+    minutes, seconds, milliseconds, micros = map(int, match.groups())
+    return minutes * 60 + seconds + milliseconds / 1e3 + micros / 1e6
+
+
+def log_facts(line: str) -> Mapping[str, object]:
+    """Build, slots and context in force, which the server may have shrunk to fit the device."""
+    for pattern, key in ((_SLOTS, "max_num_seqs"), (_CONTEXT, "kv_tokens"), (_UBATCH, "token_budget")):
+        match = pattern.search(line)
+        if match is not None:
+            return {f"setting.{key}": int(match[1])}
+    match = _BUILD.search(line)
+    return {} if match is None else {"engine.version": redact_text(f"b{match[1]}-{match[2]}")}
+
+
+def log_event(line: str) -> str | None:
+    """What else a line reports: request (its timings, printed when it ends)."""
+    return "request" if "prompt eval time" in line and _REQUEST.search(line) else None
+
+
+ENGINE: Final = Engine(
+    name="llamacpp",
+    title="llama.cpp",
+    metric_prefixes=("llamacpp:", "llamacpp_"),
+    metrics=METRICS,
+    step_label=step_label,
+    log_step=log_step,
+    log_clock=log_clock,
+    log_facts=log_facts,
+    log_event=log_event,
+    every_step_logged=False,
+    knobs=KNOBS,
+)

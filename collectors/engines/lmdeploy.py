@@ -1,0 +1,112 @@
+"""LMDeploy (``lmdeploy serve api_server``): metric names, the line of every ten seconds, knobs.
+
+Read off lmdeploy/metrics/loggers.py and lmdeploy/cli. Its scheduler gauges are refreshed by the same ten-second loop;
+``iteration_tokens_total`` is observed per request and not per step, so it counts no steps; preemptions are not counted.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from profiler.collectors.knob_values import from_fields
+from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.steps import StepLabel
+
+METRICS: Final = {
+    "lmdeploy:num_requests_running": "running_requests",
+    "lmdeploy:num_requests_waiting": "waiting_requests",
+    "lmdeploy:gpu_cache_usage_perc": "kv_usage",
+    "lmdeploy:prompt_tokens": "prompt_tokens",
+    "lmdeploy:cached_tokens": "cached_tokens",
+    "lmdeploy:generation_tokens": "generation_tokens",
+    "lmdeploy:num_requests_succeeded": "requests",  # a gauge that only grows; request_success counts errors too
+    "lmdeploy:spec_decode_num_draft_tokens": "draft_tokens",
+    "lmdeploy:spec_decode_num_accepted_tokens": "accepted_tokens",
+    "lmdeploy:request_queue_time_seconds": "queue_seconds",
+    "lmdeploy:request_prefill_time_seconds": "prefill_seconds",
+    "lmdeploy:request_decode_time_seconds": "decode_seconds",
+    "lmdeploy:time_to_first_token_seconds": "ttft_seconds",
+    "lmdeploy:iter_token_latency": "itl_seconds",  # the gap between outputs; time_per_output_token divides it
+    "lmdeploy:e2e_request_latency_seconds": "e2e_seconds",
+}
+
+KNOBS: Final = (
+    Knob("max_num_seqs", ("--max-batch-size",), ("max_batch_size",)),
+    Knob("token_budget", ("--max-prefill-token-num",), ("max_prefill_token_num",)),
+    Knob("memory_fraction", ("--cache-max-entry-count",), ("cache_max_entry_count",)),
+    Knob("kv_block_size", ("--cache-block-seq-len",), ("cache_block_seq_len", "block_size")),
+    Knob("prefix_cache", ("--enable-prefix-caching",), ("enable_prefix_caching",)),
+    Knob("cuda_graph", ("--eager-mode",), ("-eager_mode",)),
+    Knob("tensor_parallel", ("--tp",), ("tp",)),
+    Knob("data_parallel", ("--dp",), ("dp",)),
+    Knob("expert_parallel", ("--ep",), ("ep",)),
+    Knob("max_model_len", ("--session-len",), ("session_len",)),
+    Knob("dtype", ("--dtype",), ("dtype",)),
+    Knob("quantization", ("--model-format",), ("model_format",)),
+    Knob("kv_dtype", ("--quant-policy",), ("quant_policy",)),
+    Knob("speculative", ("--speculative-algorithm",), ("speculative_algorithm",)),
+)
+
+_CLOCK: Final = re.compile(r"\[?(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[,.](\d{1,6}))?")
+_FIELD: Final = re.compile(r"\b(\w+)=('[^']{0,200}'|\"[^\"]{0,200}\"|[^,()\s]{1,80})")
+_INTERVAL: Final = re.compile(r"Avg thr \(in/out\): [\d.]+ / [\d.]+ tokens/s, (?:Server|API server) \(")
+_BACKEND: Final = re.compile(r"(?:updated|input) backend(?:=\w+, backend)?_config=")
+_EVENTS: Final = (
+    ("interval", _INTERVAL),
+    ("graph_capture", re.compile(r"lmdeploy.*[Cc]aptur\w+ (?:\w+ )?[Gg]raph")),
+    ("error", re.compile(r"lmdeploy - (?:ERROR|CRITICAL)|^Traceback \(most recent call last\)")),
+)
+
+
+def step_label(name: str) -> StepLabel | None:
+    """Its traces name no step's batch."""
+    return None
+
+
+def log_step(line: str) -> LogStep | None:
+    """Its log holds no line of a step: the ten-second line is an average, counted as an event."""
+    return None
+
+
+def log_clock(line: str) -> float | None:
+    """Seconds since the epoch, the stamp's local time read as UTC."""
+    match = _CLOCK.search(line, 0, 200) if "lmdeploy" in line or "Avg thr (in/out)" in line else None
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
+    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    fraction = float(f"0.{match[7]}") if match[7] else 0.0
+    return calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400 + fraction
+
+
+def log_facts(line: str) -> Mapping[str, object]:
+    """Settings of the line that states the engine's configuration (log level INFO)."""
+    match = _BACKEND.search(line)
+    if match is None or "lmdeploy" not in line:
+        return {}
+    fields: dict[str, object] = {key: value.strip("'\"") for key, value in _FIELD.findall(line[match.end() :])}
+    return from_fields(KNOBS, fields)
+
+
+def log_event(line: str) -> str | None:
+    """What else a line reports; "interval" is the line of every ten seconds."""
+    return next((kind for kind, pattern in _EVENTS if pattern.search(line)), None)
+
+
+ENGINE: Final = Engine(
+    name="lmdeploy",
+    title="LMDeploy",
+    metric_prefixes=("lmdeploy:", "lmdeploy_"),
+    metrics=METRICS,
+    step_label=step_label,
+    log_step=log_step,
+    log_clock=log_clock,
+    log_facts=log_facts,
+    log_event=log_event,
+    every_step_logged=False,
+    knobs=KNOBS,
+)

@@ -1,0 +1,195 @@
+"""TensorRT-LLM (trtllm-serve), 1.0 to 1.3: metric names, iteration log, JSON iteration statistics, knobs.
+
+Read off tensorrt_llm/_torch/pyexecutor/py_executor.py, metrics/collector.py and llmapi/llm_args.py. A step's wall time
+is that of one loop of the executor (``host_step_time``). The device's time is known one loop later and printed with
+the next iteration, so it belongs to the line before. ``iterLatencyMS`` spans about two loops under the overlap
+scheduler and is no step time; it is used only where the record says that loops do not overlap.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from profiler.collectors.json_text import count, mapping, number
+from profiler.collectors.redaction import redact_text
+from profiler.collectors.step_annotations import phase
+from profiler.model.extension import Engine, Knob, LogStep, StepRecord
+from profiler.model.steps import StepLabel
+
+METRICS: Final = {
+    "trtllm_num_requests_running": "running_requests",
+    "trtllm_num_requests_waiting": "waiting_requests",
+    "trtllm_kv_cache_utilization": "kv_usage",
+    "trtllm_kv_cache_usage_perc": "kv_usage",  # as Dynamo's worker spells it
+    "trtllm_prompt_tokens": "prompt_tokens",
+    "trtllm_prompt_cached_tokens": "cached_tokens",
+    "trtllm_generation_tokens": "generation_tokens",
+    "trtllm_request_success": "requests",
+    "trtllm_num_preemptions": "preemptions",
+    "trtllm_spec_decode_num_draft_tokens": "draft_tokens",
+    "trtllm_spec_decode_num_accepted_tokens": "accepted_tokens",
+    "trtllm_request_queue_time_seconds": "queue_seconds",
+    "trtllm_request_prefill_time_seconds": "prefill_seconds",
+    "trtllm_request_decode_time_seconds": "decode_seconds",
+    "trtllm_time_to_first_token_seconds": "ttft_seconds",
+    "trtllm_inter_token_latency_seconds": "itl_seconds",
+    "trtllm_e2e_request_latency_seconds": "e2e_seconds",
+}
+
+KNOBS: Final = (
+    Knob("max_num_seqs", ("--max_batch_size",), ("max_batch_size",)),
+    Knob("token_budget", ("--max_num_tokens",), ("max_num_tokens",)),
+    Knob("max_model_len", ("--max_seq_len",), ("max_seq_len",)),
+    Knob(
+        "memory_fraction",
+        ("--kv_cache_free_gpu_memory_fraction", "--free_gpu_memory_fraction"),
+        ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"),
+    ),
+    Knob("tensor_parallel", ("--tp_size",), ("tp_size", "tensor_parallel_size")),
+    Knob("pipeline_parallel", ("--pp_size",), ("pp_size", "pipeline_parallel_size")),
+    Knob("expert_parallel", ("--ep_size",), ("ep_size", "moe_expert_parallel_size")),
+    Knob("chunked_prefill", ("--enable_chunked_prefill",), ("enable_chunked_prefill",)),
+    Knob("prefix_cache", (), ("enable_block_reuse",)),
+    Knob("overlap", (), ("-disable_overlap_scheduler",)),
+    Knob("kv_dtype", ("--kv_cache_dtype",), ("kv_cache_dtype",)),
+    Knob("kv_block_size", (), ("tokens_per_block",)),
+    Knob("schedule_policy", (), ("capacity_scheduler_policy",)),
+    Knob("attention_backend", (), ("attn_backend",)),
+)
+
+_PAIR: Final = re.compile(r"(\w+)(?: = |: )(\{[^}]{0,400}\}|[^,]{1,80})")
+_STATE: Final = re.compile(r"'(\w{1,40})': (\d{1,18})")
+_LOOP: Final = re.compile(r"\biter = \d{1,18}, ")
+_STAMP: Final = re.compile(r"\[(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)\] \[TRT-LLM\]")
+_VERSION: Final = re.compile(r"TensorRT-LLM(?: LLM)?[ _]version:? v?(\d+\.\d+\S*)", re.I)
+_EVENTS: Final = (
+    ("graph_capture", re.compile(r"\[TRT-LLM\].*(?:Capturing CUDA graph|CUDA graph (?:warmup|capture))", re.I)),
+    ("compile", re.compile(r"\[TRT-LLM\].*(?:Autotun|torch\.compile)", re.I)),
+    ("error", re.compile(r"\[TRT-LLM\] (?:\[RANK \d+\] )?\[E\]|^Traceback \(most recent call last\)")),
+)
+
+
+def step_label(name: str) -> StepLabel | None:
+    """The range of one forward step as it stands in NVTX; its iteration number came with 0.19, context tokens later."""
+    match = re.fullmatch(
+        r"\[Executor\] _forward_step(?: \d{1,18})?: (\d{1,9}) ctx reqs(?:, (\d{1,12}) ctx tokens)?, (\d{1,9}) gen reqs",
+        name,
+    )
+    if match is None:
+        return None
+    prefill, decode = int(match[1]), int(match[3])
+    tokens = None if match[2] is None else int(match[2])
+    return StepLabel(phase(prefill, decode), prefill, tokens if prefill else 0, decode)
+
+
+def log_step(line: str) -> LogStep | None:
+    """A line of ``print_iter_log``, in any of its grammars. Only rank 0 is read: the ranks of a group run one batch."""
+    match = _LOOP.search(line) if "host_step_time" in line else None
+    if match is None:
+        return None
+    fields = {key: value.strip() for key, value in _PAIR.findall(line[match.start() :])}
+    if fields.get("global_rank", "0") != "0":
+        return None
+    states = {key: int(value) for key, value in _STATE.findall(fields.get("states", ""))}
+    scheduled, prefill = count(fields.get("num_scheduled_requests")), states.get("num_ctx_requests")
+    if scheduled is None or prefill is None:
+        return None
+    decode = max(scheduled - prefill, 0)
+    return LogStep(
+        label=StepLabel(
+            phase(prefill, decode) if scheduled else "idle",
+            prefill,
+            states.get("num_ctx_tokens"),
+            decode,
+            states.get("num_generation_tokens"),
+        ),
+        seconds=_milliseconds(fields.get("host_step_time")),
+        cached_tokens=states.get("cached_kv_tokens"),
+        kv_usage=number(fields.get("kv_cache_util")),
+        previous_device_seconds=_milliseconds(fields.get("prev_device_step_time")),
+    )
+
+
+def log_clock(line: str) -> float | None:
+    """Seconds since the epoch, the stamp's local time read as UTC (``[11/30/2026-06:08:33] [TRT-LLM] [I] …``)."""
+    match = _STAMP.search(line, 0, 200)
+    if match is None:
+        return None
+    month, day, year, hour, minute, second = map(int, match.groups())
+    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    return float(calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400)
+
+
+def log_facts(line: str) -> Mapping[str, object]:
+    """The version that the start-up line states."""
+    match = _VERSION.search(line) if "ersion" in line else None
+    return {} if match is None else {"engine.version": redact_text(match[1]).rstrip(".,;)'\"")}
+
+
+def log_event(line: str) -> str | None:
+    """What else a line reports: graph_capture, compile (the autotuner too), error."""
+    return next((kind for kind, pattern in _EVENTS if pattern.search(line)), None)
+
+
+def step_record(record: Mapping[str, object]) -> StepRecord | None:
+    """One iteration of the JSON ``/metrics``; only rank 0 of an attention-parallel group is read."""
+    batch, cache = mapping(record.get("inflightBatchingStats")), mapping(record.get("kvCacheStats"))
+    prefill, decode = count(batch.get("numContextRequests")), count(batch.get("numGenRequests"))
+    if "iterLatencyMS" not in record or prefill is None or decode is None or count(record.get("attentionDpRank")):
+        return None
+    used, blocks = number(cache.get("usedNumBlocks")), number(cache.get("maxNumBlocks"))
+    loop, latency = number(record.get("hostStepTimeMS")), number(record.get("iterLatencyMS"))
+    if loop is None and record.get("schedulerMode") == "non_overlap":
+        loop = latency
+    device, previous = number(record.get("gpuForwardTimeMS")), number(record.get("prevDeviceStepTimeMS"))
+    step = LogStep(
+        label=StepLabel(
+            phase(prefill, decode) if prefill or decode else "idle",
+            prefill,
+            count(batch.get("numCtxTokens")),
+            decode,
+            decode if not record.get("specDecodingStats") else None,
+        ),
+        seconds=None if loop is None else loop / 1e3,
+        waiting=count(record.get("numQueuedRequests")),
+        kv_usage=used / blocks if used is not None and blocks else None,
+        device_seconds=None if device is None else device / 1e3,
+        previous_device_seconds=None if previous is None or device is not None else previous / 1e3,
+    )
+    return StepRecord(step, _record_clock(record.get("timestamp")), count(record.get("iter")))
+
+
+def _record_clock(stamp: object) -> float:
+    for form in ("%m-%d-%Y %H:%M:%S.%f", "%m-%d-%Y %H:%M:%S"):
+        try:
+            return datetime.strptime(str(stamp), form).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    return float("nan")
+
+
+def _milliseconds(text: str | None) -> float | None:
+    """``5.1ms`` in seconds; None for ``N/A``."""
+    value = None if text is None or not text.endswith("ms") else number(text[:-2])
+    return None if value is None else value / 1e3
+
+
+ENGINE: Final = Engine(
+    name="trtllm",
+    title="TensorRT-LLM",
+    metric_prefixes=("trtllm_", "trtllm:"),
+    metrics=METRICS,
+    step_label=step_label,
+    log_step=log_step,
+    log_clock=log_clock,
+    log_facts=log_facts,
+    log_event=log_event,
+    every_step_logged=True,
+    knobs=KNOBS,
+    step_record=step_record,
+)
