@@ -1,0 +1,1 @@
+"""Tables in, findings out: pure functions over what the readers found."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from profiler.analyzers.causes.hardware import median_clock
 from profiler.analyzers.device import DeviceAccount, accounts_of
-from profiler.analyzers.fairness.rules import check
+from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.intervals import Replica
 from profiler.analyzers.gap.ledger import Context, Ledger
@@ -59,7 +59,7 @@ def diagnose(
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
     replicas = intervals.replicas_of(a, b, models) if models else []
     gaps = tuple(_gap(metric, view, values, replicas) for metric in wanted)
-    rules = check(a, b)
+    rules = fairness.check(a, b)
     runs = _summary(run_a, values[0]), _summary(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(

@@ -1,8 +1,8 @@
 """Why a device waited: each idle gap gets the cause that its ending shows.
 
-The launch of the kernel that ends a gap tells: if the call began after the gap did, the host was late (inside a step
+The launch of the kernel that ends a gap tells: if it took effect after the gap began, the host was late (inside a step
 that is the launch itself, between steps whatever the host did until then); if the call had long been made, the device
-waited for another stream, for the launch to arrive, or for itself.
+waited for another stream or for itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     owner, call = links.step[after], links.call[after]
     known = call >= 0
     launch = links.calls.start[call] if len(links.calls) else np.zeros(len(call), np.int64)
-    late = known & (launch >= swept.gap_start)
+    late = known & (_effective(events, links)[after] >= swept.gap_start)
     inside = np.full(len(owner), True) if not len(spans) else owner == links.step[before]
     outside = np.full(len(owner), False) if not len(spans) else owner < 0
     cause = np.where(inside, np.where(late, _LAUNCH, np.where(known, _DEVICE, _UNKNOWN)), 0)
@@ -74,6 +74,21 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
         [_CAUSES[code] for code in cause[whole].tolist()],
         np.where(cause == _OUTSIDE, -1, owner)[whole],
     )
+
+
+def _effective(events: EventTable, links: Launched) -> Ints:
+    """The earliest instant at which each event's launch could have started it: the end of the call plus the shortest
+    delay seen in this trace, but not before the call began.
+
+    Eager launches follow each other without a break: the call that ends a gap has often begun just before the gap did,
+    and is what the device waits for all the same.
+    """
+    known = links.call >= 0
+    if not known.any():
+        return np.zeros(len(events), np.int64)
+    begin, end = links.calls.start[links.call], links.calls.end[links.call]
+    delay = int(np.percentile((events.start - end)[known], 1))
+    return np.maximum(begin, end + delay)
 
 
 # Codes of the causes that a whole gap can have.
@@ -167,9 +182,7 @@ class _Pieces:
         self.add(launch - start - sum(length for _, length in covered), BETWEEN_HOST, step)
         self.add(end - launch, BETWEEN_PREFIX + "launch", step)
 
-    def done(
-        self, lengths: Floats | None = None, causes: Sequence[str] = (), steps: Ints | None = None
-    ) -> Gaps:
+    def done(self, lengths: Floats | None = None, causes: Sequence[str] = (), steps: Ints | None = None) -> Gaps:
         """All pieces, with those that were classified elsewhere."""
         none = np.zeros(0, np.int64)
         return Gaps(

@@ -41,7 +41,7 @@ def inspect(run: Run) -> Inspection:
                 ),
             )
             for file in run.files
-        ),  # fmt: skip
+        ),
         engine=engine_of(run),
         facts={key: f"{fact.value} [{fact.source}]" for key, fact in sorted(run.facts.items())},
         requests=sum(b.completed + b.failed for b in run.benches),

@@ -84,7 +84,9 @@ def _replays(trace: Trace, device: EventTable, calls: EventTable) -> TrustCheck:
     sizes = counts[np.isin(ids, replays.correlation)]
     sizes = sizes[sizes >= _SMALL_GRAPH]
     if len(sizes) < 2:
-        return TrustCheck(name, None, f"{len(sizes)} replays of {_SMALL_GRAPH} kernels or more: nothing to compare", concerns)
+        return TrustCheck(
+            name, None, f"{len(sizes)} replays of {_SMALL_GRAPH} kernels or more: nothing to compare", concerns
+        )
     values, often = np.unique(sizes, return_counts=True)
     usual = int(values[np.argmax(often)])
     # Graphs of other sizes recur with their own count; a count that occurs once and is a little short is a loss.

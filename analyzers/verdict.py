@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from profiler.analyzers.causes import CAUSES
 from profiler.model.diagnosis import FairnessRule, Gap, RunSummary, Verdict, Winner
 
+# In a sentence a cause's title is a common noun, but for a name.
+TITLES = {kind.name: kind.title if "CUDA" in kind.title else kind.title.lower() for kind in CAUSES}
 Status = Literal["winner", "no difference", "not comparable", "insufficient evidence"]
 
 
@@ -85,7 +88,7 @@ def _why(gap: Gap) -> str:
     for row in rows[:3]:
         certain = row.interval is not None and not row.interval[0] <= 0.0 <= row.interval[1]
         hedge = "" if certain else " (its interval holds zero)"
-        parts.append(f"{row.share:.0%} of the gap is {row.cause.replace('_', ' ')}{hedge}: {row.summary}.")
+        parts.append(f"{row.share:.0%} of the gap is {TITLES[row.cause]}{hedge}: {row.summary}.")
     if gap.unexplained.share is not None and abs(gap.unexplained.share) >= 0.1:
         parts.append(f"{gap.unexplained.share:.0%} is unexplained.")
     return " ".join(parts)

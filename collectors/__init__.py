@@ -1,0 +1,1 @@
+"""How evidence gets in: one room a kind of evidence."""

@@ -67,48 +67,34 @@ _CONVERT: Final = (
 
 PROFILES: Final = (
     _row(
-        "nsys_sqlite",
-        0.9,
-        rb"\ASQLite format 3\0(?=[\s\S]*(?:CUPTI_ACTIVITY|META_DATA_|StringIds|NVTX_EVENTS|TARGET_INFO))",
-        "an Nsight Systems export (SQLite)",
-        "record a torch-profiler trace of the same load to compare kernels",
-    ),
-    _row(
-        "rocpd",
-        0.9,
-        rb"\ASQLite format 3\0(?=[\s\S]*rocpd_)",
-        "a rocprofv3 database (rocpd)",
-        "record a torch-profiler trace of the same load to compare kernels",
-    ),
-    _row(
         "sqlite",
         0.6,
         rb"\ASQLite format 3\0",
         "an SQLite database, of which profiler its first page does not say",
-        "if it is an Nsight Systems or rocpd export, record a torch-profiler trace of the same load instead",
+        "if it is a profile, export it again: `nsys export --type sqlite` or `rocprofv3 --output-format rocpd`",
     ),
     _row(
         "nsys_report",
         0.95,
         rb"\ANVIDIA Tegra Profiler Report",
         "an Nsight Systems report",
-        "`nsys export --type sqlite` opens it elsewhere; record a torch-profiler trace to compare kernels",
+        "convert it where Nsight Systems is installed: `nsys export --type sqlite report.nsys-rep`, then name the .sqlite file",
     ),
     _row("nsys_stats", 0.9, rb"(?m)^\"?Time \(%\)\"?,\"?Total Time \(\w+\)\"?,", "a summary table of `nsys stats`"),
     _row(
-        "rocprofv3_json",
-        0.9,
-        rb'\A\s*\{\s*"rocprofiler-sdk-tool"',
-        "a rocprofv3 trace (JSON)",
-        "record a torch-profiler trace of the same load to compare kernels",
-    ),
-    _row(
-        "rocprofv3_csv",
+        "rocprofv3_table",
         0.9,
         rb'\A"?(?:Guid"?,"?)?(?:Kind|Domain|Correlation_Id|Sample_Timestamp)"?,"?(?:Agent_Id|Function'
         rb'|Direction|Operation|Dispatch_Id|Exec_Mask|Queue_Id|Stream_Id)"?,',
         "a rocprofv3 table (CSV)",
         "record a torch-profiler trace of the same load to compare kernels",
+    ),
+    _row(
+        "perfetto",
+        0.85,
+        rb"\A\x0a[\s\S]{1,4}(?=[\s\S]{0,64})(?=[\s\S]*?(?:rocprofiler|hip|HIP|kernel))",
+        "a Perfetto trace (protobuf), as rocprofv3 writes with --output-format pftrace",
+        "write the run with `rocprofv3 --output-format rocpd` (or csv, json), or open this one at ui.perfetto.dev",
     ),
     _row("rocprofv3_stats", 0.9, rb'\A"?Name"?,"?Calls"?,"?TotalDurationNs"?,', "a rocprofv3 statistics table (CSV)"),
     _row("rocprofv3_summary", 0.9, rb"(?m)^ROCPROFV3 .*SUMMARY:", "a rocprofv3 summary (text)"),
@@ -148,47 +134,13 @@ PROFILES: Final = (
     ),
     _row("pyspy_dump_json", 0.9, _keys(rb"pid", rb"thread_id", rb"frames", start=_LIST), "a py-spy dump (JSON)"),
     _row(
-        "pyspy_chrometrace",
-        0.75,
-        rb'\A\s*\[(?=[\s\S]{0,400}"cat"\s*:\s*"py-spy")',
-        "a py-spy recording as a Chrome trace",
-    ),
-    _row(
-        "speedscope",
-        0.9,
-        rb"www\.speedscope\.app/file-format-schema\.json",
-        "a speedscope profile",
-        "open it at speedscope.app",
-    ),
-    _row(
         "flamegraph_svg",
         0.9,
         rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE svg[^>]*>\s*)?<svg(?=[\s\S]*(?:py-spy|flame|frames))",
         "a drawn flamegraph (SVG)",
         "open it in a browser",
     ),
-    _row(
-        "perf_script",
-        0.85,
-        rb"(?m)^\S.{0,40}?\s+\d+(?:/\d+)?\s+(?:\[\d+\]\s+)?\d+\.\d+:\s+(?:\d+\s+)?[\w:-]+:",
-        "samples of `perf script`",
-    ),
-    _row("memray_stats", 0.9, _keys(rb"total_num_allocations", rb"total_bytes_allocated"), "memray statistics (JSON)"),
     _row("memray_csv", 0.9, rb"\Aallocator,num_allocations,size,tid", "a memray table (CSV)"),
-    _row(
-        "collapsed_stacks",
-        0.55,
-        rb"\A(?:[ \t]*(?:#|//)[^\n]*\n)*(?:process \d+:[^\n;]*|[^\n;{}\[\]]+);[^\n]* \d+\r?(?:\n|\Z)",
-        "collapsed stacks, as py-spy writes with --format raw",
-        "open them at speedscope.app",
-    ),
-    _row(
-        "collapsed_stacks_utf16",
-        0.56,
-        rb"\A(?:\xff\xfe(?:[^\0]\0){1,400}?;\0|\xfe\xff(?:\0[^\0]){1,400}?\0;)",
-        "collapsed stacks in UTF-16",
-        "open them at speedscope.app",
-    ),
     _row("etdump", 0.9, rb"\A....[\s\S]{0,12}ED00", "an ExecuTorch dump", "its inspector turns it into a table"),
     _row("executorch_inspector", 0.9, rb"\Aevent_block_name,event_name,", "a table of ExecuTorch's inspector (CSV)"),
     # Kineto traces also hold "ph" and belong to another reader, which is surer of them.
@@ -203,7 +155,6 @@ PROFILES: Final = (
 )
 
 BENCHMARKS: Final = (
-    _row("aiperf_telemetry", 0.9, _keys(rb"timestamp_ns", rb"dcgm_url"), "AIPerf's device telemetry"),
     _row(
         "inference_perf_yaml",
         0.86,
@@ -266,13 +217,7 @@ SERVERS: Final = (
         "OpenTelemetry spans",
     ),
     _row("kv_events", 0.8, rb"BlockStored|AllBlocksCleared|BlockRemoved", "a record of KV-cache events"),
-    _row("dynamo_trace", 0.9, rb'"schema"\s*:\s*"dynamo\.[\w.]+"', "a Dynamo trace of steps or requests (JSON lines)"),
-    _row(
-        "step_log",
-        0.78,
-        rb'\A\s*\{(?=[^\n]*"(?:step_counter|scheduler_stats|num_running_reqs|num_running)"\s*:)',
-        "a stat-logger's record of steps (JSON lines)",
-    ),
+    _row("dynamo_trace", 0.9, rb'"schema"\s*:\s*"dynamo\.[\w.]+"', "a Dynamo trace of requests (JSON lines)"),
     _row(
         "cpu_samples", 0.8, rb'\A\{"t": [\d.]+, (?:"epoch"|"[a-z]+:\d+:)', "samples of processes' CPU time (JSON lines)"
     ),

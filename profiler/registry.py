@@ -10,6 +10,7 @@ from typing import Final
 from profiler.collectors import manifest, recognised
 from profiler.collectors.engines import ENGINES
 from profiler.collectors.gpu import FORMATS as GPU_FORMATS
+from profiler.collectors.host import FORMATS as HOST_FORMATS
 from profiler.collectors.load import FORMATS as LOAD_FORMATS
 from profiler.collectors.nsys import FORMATS as NSYS_FORMATS
 from profiler.collectors.rocprof import FORMATS as ROCPROF_FORMATS
@@ -26,6 +27,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     *LOAD_FORMATS,
     *SCHEDULER_FORMATS,
     *GPU_FORMATS,
+    *HOST_FORMATS,
     *manifest.FORMATS,
     *recognised.FORMATS,
 )

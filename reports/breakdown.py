@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from profiler.model.diagnosis import ALWAYS_SHOWN, Cause, Diagnosis, DocumentProblem, FairnessRule, Gap, Interval, Part, Verdict
+from profiler.model.diagnosis import (
+    ALWAYS_SHOWN,
+    Cause,
+    Diagnosis,
+    DocumentProblem,
+    FairnessRule,
+    Gap,
+    Interval,
+    Part,
+    Verdict,
+)
 from profiler.reports import wording
 from profiler.reports.safe_text import plain
 

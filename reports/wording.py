@@ -7,7 +7,7 @@ from typing import Final
 from profiler.model.diagnosis import CauseName, Gap
 
 NOT_KNOWN: Final = "not known"
-NO_SHARE: Final = "–"  # noqa: RUF001  a dash, as tables have it where no figure applies
+NO_SHARE: Final = "–"
 NO_EVIDENCE: Final = "not told apart: these runs hold no evidence for it"
 NO_DIFFERENCE: Final = "no difference shown"
 UNEXPLAINED: Final = "unexplained"

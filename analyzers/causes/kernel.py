@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from profiler.analyzers.causes.kind import CauseKind
-from profiler.analyzers.gap.view import View, both, evidence
+from profiler.analyzers.gap.model import GAPS
+from profiler.analyzers.gap.view import Pair, View, both, evidence
 from profiler.model.diagnosis import Evidence
 
 
 def _evidence(view: View) -> tuple[Evidence, ...]:
     source = view.source("trace")
     return (
-        *evidence("kernel time of a step", view.per_step("kernel"), "s", source),
+        *evidence("kernel time of a step, pauses between kernels included", view.per_step("kernel"), "s", source),
+        *evidence("pauses between kernels of a step", view.per_step("kernel", GAPS), "s", source),
         *evidence("kernels (operators) a step", view.traced("kernels"), "count", source),
     )
 
@@ -29,7 +31,15 @@ def _summary(view: View, amount: float) -> str:
     if abs(amount) < 1e-12:
         return f"equal steps take equal kernel time{more}"
     slower, faster = (b, a) if amount > 0 else (a, b)
+    gaps = view.per_step("kernel", GAPS)
+    busy = view.per_step("kernel")
+    if both(gaps) and both(busy) and abs(_difference(gaps)) > 0.8 * abs(_difference(busy)):
+        return f"the device pauses longer between {slower}'s kernels than between {faster}'s{more}"
     return f"at an equal batch, {slower}'s kernels take longer than {faster}'s{more}"
+
+
+def _difference(pair: Pair) -> float:
+    return (pair[1] or 0.0) - (pair[0] or 0.0)
 
 
 CAUSE = CauseKind("kernel", "Kernel", "a trace with steps of both runs", _evidence, _summary)

@@ -150,7 +150,8 @@ def _same_hardware(a: Measured, b: Measured) -> FairnessRule:
                      source=different[0], fix="measure on one machine")  # fmt: skip
     if not known:
         return _rule("same_hardware", "unknown", "block", "a run does not state its hardware", fix="say it in run.json")
-    return _rule("same_hardware", "pass", "block", "the stated hardware is the same", next(iter(known.values())))
+    key, pair = next(iter(known.items()))
+    return _rule("same_hardware", "pass", "block", "the stated hardware is the same", pair, source=key)
 
 
 def _one_tool(a: Measured, b: Measured) -> FairnessRule:

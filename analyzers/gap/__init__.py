@@ -1,0 +1,1 @@
+"""The decomposition of a gap: accounting, step-time shapes, ledger, intervals."""

@@ -18,8 +18,8 @@ from profiler.analyzers.gap import spread
 from profiler.analyzers.gap.ledger import Ledger
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import RunModel, models_of
-from profiler.analyzers.metrics import samples, statistic
 from profiler.analyzers.gap.shape import Load
+from profiler.analyzers.metrics import samples, statistic
 from profiler.model.requests import BenchResult, Floats
 
 REPLICATES: Final = 80

@@ -98,7 +98,7 @@ class Measured:
         return found
 
     def computed_ratio(self) -> float | None:
-        """Prompt tokens that the model ran over, per prompt token that was asked for; None where nothing counts them."""
+        """Prompt tokens that the model ran over, per prompt token asked for; None where nothing counts them."""
         asked = self.bench.total_input_tokens
         if asked and self.steps is not None and self.steps.exact and self.steps.table is not None:
             return float(np.maximum(self.steps.table.prefill_tokens, 0).sum()) / asked

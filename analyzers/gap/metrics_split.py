@@ -19,7 +19,6 @@ from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import RunModel
 from profiler.model.requests import BenchResult
 
-
 # Time outside the steps differs more between starts than the whole does (26% in the vLLM null pair of spread.py).
 OUTSIDE_SPREAD: Final = 2.0
 

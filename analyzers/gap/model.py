@@ -38,6 +38,7 @@ from profiler.model.requests import Floats
 
 # (cause, part): what a trace's bucket counts as.
 Component = tuple[str, str]
+GAPS: Final = "gaps between kernels"
 UNSPLIT: Final[Component] = ("unexplained", "inside the steps")
 # On a CPU there is no launch and no graph: a step's inside is its kernels and their dispatch, which stay together.
 UNSPLIT_CPU: Final[Component] = ("kernel", "inside the steps: kernels and dispatch")
@@ -103,9 +104,9 @@ def component_of(bucket: str, device: str) -> Component:
     if bucket == idle.IN_STEP_LAUNCH:
         return "cuda_graph", "idle until the launch"
     if bucket in (idle.IN_STEP_DEVICE, idle.IN_STEP_UNKNOWN):
-        return "kernel", "gaps between kernels"
+        return "kernel", GAPS
     if bucket == idle.IN_STEP_HOST:
-        return "kernel", "host time inside the step" if device == CPU else "gaps between kernels"
+        return "kernel", "host time inside the step" if device == CPU else GAPS
     if bucket.startswith(idle.BETWEEN_PREFIX):
         return "scheduling", bucket.removeprefix(idle.BETWEEN_PREFIX)
     if bucket in (idle.OUTSIDE, idle.NO_WORK):
@@ -236,7 +237,7 @@ class _Traced:
         theirs = None if other is None else (other.device if key in self.device else other.host).get(key)
         if other is None or theirs is None:
             return fit(self.load, seconds, hinge=hinge, terms=terms)
-        return fit_pair(self.load, seconds, other.load, theirs, hinge)[0]
+        return fit_pair(self.load, seconds, other.load, theirs, hinge, terms)[0]
 
     def launching(self, like: RunModel | None) -> Shape | None:
         known = np.isfinite(self.launches)

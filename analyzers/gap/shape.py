@@ -242,7 +242,7 @@ def _noise(residual: Floats) -> float:
 
 
 def nonnegative(normal: Floats, moment: Floats, allowed: tuple[int, ...] = ALL_TERMS) -> Floats:
-    """argmin of x'Nx/2 - m'x over x >= 0 with x zero outside ``allowed``, for a small symmetric positive semidefinite N.
+    """argmin of x'Nx/2 - m'x over x >= 0, x zero outside ``allowed``, for a small symmetric positive semidefinite N.
 
     With four terms every subset that may be positive is tried: exact, and quicker than a general solver.
     """
@@ -252,7 +252,7 @@ def nonnegative(normal: Floats, moment: Floats, allowed: tuple[int, ...] = ALL_T
     usable = np.zeros(len(moment), bool)
     usable[list(allowed)] = True
     usable &= np.diag(normal) > 1e-300
-    subsets = _SUBSETS[(_SUBSETS <= usable).all(axis=1)]
+    subsets = _SUBSETS[(usable >= _SUBSETS).all(axis=1)]
     if not len(subsets):
         return np.zeros(len(moment))
     # Terms outside a subset are solved as zero, so that all subsets are one stack of equal systems.

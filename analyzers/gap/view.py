@@ -66,7 +66,7 @@ class View:
         return _steps(self.a), _steps(self.b)
 
     def source(self, kind: str) -> str:
-        """Where a kind of evidence was read, for both runs: ``trace``, ``steps``, ``metrics``, ``counters``, ``bench``."""
+        """Where a kind of evidence (trace, steps, metrics, counters, bench) was read, for both runs."""
         parts = []
         for measured in (self.a, self.b):
             parts.append(_source(measured, kind))

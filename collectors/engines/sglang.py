@@ -186,8 +186,8 @@ def step_label(name: str) -> StepLabel | None:
 
 def log_step(line: str) -> LogStep | None:
     """A ``Prefill batch`` line (every prefill) or a ``Decode batch`` line (every ``--decode-log-interval`` steps, so
-    sampled). Both are comma-separated fields since 0.3.6; the head ends in a full stop until 0.5.2. ``#running-req`` of
-    a prefill line counts requests outside of the prefill: they wait for it, or (mixed chunk) decode in the same step."""
+    sampled). Both are comma-separated fields since 0.3.6; the head ends in a full stop until 0.5.2. ``#running-req``
+    of a prefill line counts requests outside of the prefill: they wait for it, or (mixed chunk) decode with it."""
     match = _BATCH.search(line) if " batch" in line else None
     if match is None:
         return None

@@ -76,7 +76,8 @@ _EVENTS: Final = (
 def step_label(name: str) -> StepLabel | None:
     """The range of one forward step as it stands in NVTX; its iteration number came with 0.19, context tokens later."""
     match = re.fullmatch(
-        r"\[Executor\] _forward_step(?: \d{1,18})?: (\d{1,9}) ctx reqs(?:, (\d{1,12}) ctx tokens)?, (\d{1,9}) gen reqs",
+        r"\[Executor\] _forward_step(?: \d{1,18})?: (\d{1,9}) ctx reqs(?:, (\d{1,12}) ctx tokens)?, "
+        r"(\d{1,9}) gen reqs",
         name,
     )
     if match is None:

@@ -210,13 +210,14 @@ def step_record(record: Mapping[str, object]) -> StepRecord | None:
     if running is None or "step_counter" not in stats:
         return None
     detail = mapping(stats.get("iteration_details"))
-    parts = [count(detail.get(f"num_{key}")) for key in ("ctx_requests", "ctx_tokens")]
-    parts += [count(detail.get(f"num_generation_{key}")) for key in ("requests", "tokens")]
+    prefill, prefill_tokens = count(detail.get("num_ctx_requests")), count(detail.get("num_ctx_tokens"))
+    decode, decode_tokens = count(detail.get("num_generation_requests")), count(detail.get("num_generation_tokens"))
     elapsed = number(detail.get("elapsed_ms"))
     mode = mapping(stats.get("cudagraph_stats")).get("runtime_mode")
-    known = None if parts[0] is None or parts[2] is None else phase(parts[0], parts[2])
+    known = None if prefill is None or decode is None else phase(prefill, decode)
+    ran = "idle" if detail.get("is_dummy") is True else known
     step = LogStep(
-        label=StepLabel("idle" if detail.get("is_dummy") is True else known, *parts),
+        label=StepLabel(ran, prefill, prefill_tokens, decode, decode_tokens),
         seconds=None if elapsed is None else elapsed / 1e3,
         cached_tokens=count(mapping(stats.get("prefix_cache_stats")).get("hits")),
         waiting=count(stats.get("num_waiting_reqs")),

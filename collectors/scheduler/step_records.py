@@ -42,7 +42,7 @@ class StepRecords:
         return 0.92 if _reader(ENGINES, first) is not None else 0.0
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
-        """One log of all steps. Every step is there unless the records' own count has gaps or says nothing of a step."""
+        """One log of all steps; complete unless the records' own count has gaps."""
         with source.open() as stream:
             text = decode(stream.read())
         problems: list[Problem] = []
@@ -55,11 +55,11 @@ class StepRecords:
         kept: list[StepRecord] = []
         strange: list[int] = []
         for line, one in records:
-            found = None if one is None else engine.step_record(one)
-            if found is None:
+            step = None if one is None else engine.step_record(one)
+            if step is None:
                 strange.append(line)
             else:
-                kept.append(found)
+                kept.append(step)
         if strange:
             detail = "a record is no step of rank 0 and was left out"
             problems.append(Problem(source.name, "warning", detail, f"line {strange[0]}", len(strange)))
@@ -90,9 +90,8 @@ def _shifted(kept: Sequence[StepRecord]) -> list[tuple[float, LogStep]]:
     rows = [(one.clock, one.step) for one in kept]
     for at in range(1, len(kept)):
         value = kept[at].step.previous_device_seconds
-        follows = (
-            kept[at].index is None or kept[at - 1].index is None or kept[at].index == (kept[at - 1].index or 0) + 1
-        )
+        before, now = kept[at - 1].index, kept[at].index
+        follows = before is None or now is None or now == before + 1
         if value is not None and follows:
             rows[at - 1] = rows[at - 1][0], replace(rows[at - 1][1], device_seconds=value)
     return rows

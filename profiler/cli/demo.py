@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from profiler.analyzers.diagnosis import diagnose
-from profiler.cli.main import State, pass_state
+from profiler.cli.main import State, common_options, pass_state
 from profiler.cli.reading import read_run
 from profiler.reports.html import to_html
 from profiler.reports.json_document import to_json
@@ -24,6 +24,7 @@ from profiler.reports.terminal import print_diagnosis
     show_default=True,
     help="Folder for the reports.",
 )
+@common_options
 @pass_state
 def command(state: State, out: Path) -> int:
     """Diagnose the example pairs that ship with the package and write their reports.

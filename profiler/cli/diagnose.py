@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from profiler.analyzers.diagnosis import DEFAULT_METRICS, diagnose
-from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state, write_document
+from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state, write_document
 from profiler.cli.quantities import Gate, GateType, Slo
 from profiler.cli.reading import read_run
 from profiler.errors import UsageError
@@ -43,6 +43,7 @@ OUTPUT = click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Pa
     help="Exit with 1 where it holds for B against A: 'output_throughput < -3%', 'mean_ttft > 50ms'.",
 )
 @click.option("--lang", type=click.Choice(["en"]), default="en", show_default=True, help="Language of the texts.")
+@common_options
 @pass_state
 def command(
     state: State,

@@ -13,7 +13,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from profiler.cli.main import State, pass_state
+from profiler.cli.main import State, common_options, pass_state
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Check:
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
+@common_options
 @pass_state
 def command(state: State, as_json: bool) -> int:
     """Say what can be collected on this machine. Nothing is started, changed or sent.

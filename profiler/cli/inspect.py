@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from profiler.analyzers.inspection import inspect
-from profiler.cli.main import EXIT_INCOMPLETE, State, pass_state, write_document
+from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state, write_document
 from profiler.cli.reading import read_run
 from profiler.reports.json_document import to_json
 from profiler.reports.terminal import print_inspection
@@ -16,6 +16,7 @@ from profiler.reports.terminal import print_inspection
 @click.command("inspect")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the inspection document instead of the page.")
+@common_options
 @pass_state
 def command(state: State, run: Path, as_json: bool) -> int:
     """Show what is in RUN: files, engine, steps, kernels, coverage, and every problem found.
@@ -25,7 +26,7 @@ def command(state: State, run: Path, as_json: bool) -> int:
       profiler inspect run-A
       profiler inspect trace.json.gz --json
     """
-    document = inspect(read_run(run, state))
+    document = inspect(read_run(run, state, required=False))
     if as_json:
         write_document(to_json(document))
     else:

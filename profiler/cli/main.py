@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import click
 from rich.console import Console
@@ -20,10 +22,11 @@ EXIT_INTERRUPTED = 130
 class State:
     """What the global options ask for, and the two consoles everything is printed to."""
 
-    out: Console
-    err: Console
-    verbose: bool
-    quiet: bool
+    out: Console = field(default_factory=Console)
+    err: Console = field(default_factory=lambda: Console(stderr=True))
+    verbose: bool = False
+    quiet: bool = False
+    debug: bool = False
     incomplete: bool = False
 
 
@@ -37,14 +40,39 @@ def write_document(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def common_options(command: F) -> F:
+    """The global options, which may also stand behind a command's name: ``profiler diagnose A B -v``."""
+
+    def set_state(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+        def apply(context: click.Context, _: click.Parameter, given: bool) -> None:
+            state = context.ensure_object(State)
+            if given:
+                if name == "no_color":
+                    state.out.no_color = state.err.no_color = True
+                else:
+                    setattr(state, name, True)
+
+        return apply
+
+    for flags, name, text in (
+        (("--debug",), "debug", "Show a traceback where something goes wrong."),
+        (("--no-color",), "no_color", "No colours (NO_COLOR is honoured too)."),
+        (("-q", "--quiet"), "quiet", "Print results only: no progress, no notes."),
+        (("-v", "--verbose"), "verbose", "Show the evidence behind every row, and all problems."),
+    ):
+        option = click.option(*flags, is_flag=True, expose_value=False, callback=set_state(name), help=text)
+        command = option(command)
+    return command
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="profiler")
-@click.option("-v", "--verbose", is_flag=True, help="Show the evidence behind every row, and all problems.")
-@click.option("-q", "--quiet", is_flag=True, help="Print results only: no progress, no notes.")
-@click.option("--no-color", is_flag=True, help="No colours (NO_COLOR is honoured too).")
-@click.option("--debug", is_flag=True, help="Show a traceback where something goes wrong.")
+@common_options
 @click.pass_context
-def cli(context: click.Context, verbose: bool, quiet: bool, no_color: bool, debug: bool) -> None:
+def cli(context: click.Context) -> None:
     """Why is this LLM serving engine faster than that one, and what do I turn to close the gap?
 
     \b
@@ -52,9 +80,8 @@ def cli(context: click.Context, verbose: bool, quiet: bool, no_color: bool, debu
       profiler demo
       profiler diagnose run-A run-B --html report.html
     """
-    del debug  # read by main(), before click parses anything
-    colour = {"no_color": True} if no_color else {}
-    context.obj = State(Console(**colour), Console(stderr=True, **colour), verbose, quiet)  # type: ignore[arg-type]
+    # Options before the command's name are parsed before this runs, those behind it after.
+    context.ensure_object(State)
 
 
 def _register() -> None:

@@ -1,4 +1,4 @@
-"""Durations, objectives and gates as they are typed: ``500ms``, ``ttft=500ms,tpot=50ms``, ``output_throughput < -3%``."""
+"""What is typed: durations (``500ms``), objectives (``ttft=500ms``), gates (``output_throughput < -3%``)."""
 
 from __future__ import annotations
 

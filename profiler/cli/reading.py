@@ -8,13 +8,16 @@ from rich.text import Text
 
 from profiler import registry
 from profiler.cli.main import State
-from profiler.errors import ProfilerError
+from profiler.errors import MissingEvidence, ProfilerError
 from profiler.model.run import Run
 from profiler.store.opening import open_run
 
 
-def read_run(path: Path, state: State) -> Run:
-    """Open a run; on a terminal the file being read is shown. Notes whether a part of it could not be read."""
+def read_run(path: Path, state: State, required: bool = True) -> Run:
+    """Open a run; on a terminal the file being read is shown. Notes whether a part of it could not be read.
+
+    Raises MissingEvidence where nothing in it can be used and something is ``required``.
+    """
     if state.quiet or not state.err.is_terminal:
         run = open_run(path, registry.formats(), registry.engines(), registry.relabelled)
     else:
@@ -31,5 +34,10 @@ def read_run(path: Path, state: State) -> Run:
         problem = run.problems[0]
         where = f" (at {problem.place})" if problem.place else ""
         raise ProfilerError(f"{path}: {problem.detail}{where}")
+    if not (run.benches or run.traces or run.logs or run.snapshots or run.counters):
+        what = "no file in it could be used" if run.files else "the folder is empty"
+        how = "Put a benchmark result, a trace, metrics or a server log there (profiler inspect names every file)"
+        if required:
+            raise MissingEvidence(str(path), what, how)
     state.incomplete |= any(problem.severity == "error" for problem in run.problems)
     return run

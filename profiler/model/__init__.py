@@ -1,0 +1,1 @@
+"""What a run and a diagnosis are: the ground floor, without I/O."""

@@ -122,7 +122,7 @@ class EngineRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the comparison. ``metrics`` holds every metric that could be computed; ``facts`` what else is known."""
+    """One run of the comparison. ``metrics`` holds all that could be computed, ``facts`` what else is known."""
 
     name: str
     path: str

@@ -92,7 +92,8 @@ class Engine:
     (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
-    keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step as JSON.
+    keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
+    written as JSON.
     """
 
     name: str

@@ -10,6 +10,7 @@ from profiler.model.fact import Fact
 from profiler.model.metrics import MetricsSnapshot
 from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
+from profiler.model.stacks import StackTable
 from profiler.model.steps import EngineLog
 from profiler.model.trace import Trace
 
@@ -27,6 +28,7 @@ class Reading:
     snapshots: tuple[MetricsSnapshot, ...] = ()
     logs: tuple[EngineLog, ...] = ()
     counters: tuple[GpuCounters, ...] = ()
+    stacks: tuple[StackTable, ...] = ()
     facts: Mapping[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     problems: tuple[Problem, ...] = ()
 
@@ -55,6 +57,7 @@ class Run:
     snapshots: tuple[MetricsSnapshot, ...] = ()
     logs: tuple[EngineLog, ...] = ()
     counters: tuple[GpuCounters, ...] = ()
+    stacks: tuple[StackTable, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def fact(self, key: str) -> object | None:

@@ -43,8 +43,9 @@ class StepTable:
     ``clock`` is seconds of the log's own clock when the step was printed (seconds since the epoch read as UTC, or
     since the start of the year where the log has no year); ``seconds`` is the step's wall time as the engine states
     it; ``weight`` is how many steps the row stands for (a log that prints every 40th decode step has weight 40
-    there). ``beside`` are running requests that either waited for a prefill step or decoded in it. ``graph`` is 1 where the step replayed a CUDA graph, 0 where it ran eagerly, -1 where not known.
-    ``device_seconds`` is the step's own time on the device, where the engine states that apart from its wall time.
+    there). ``beside`` are running requests that either waited for a prefill step or decoded in it. ``graph`` is 1
+    where the step replayed a CUDA graph, 0 where it ran eagerly, -1 where not known. ``device_seconds`` is the step's
+    own time on the device, where the engine states that apart from its wall time.
     """
 
     clock: Floats

@@ -1,0 +1,1 @@
+"""Opening a run, and the derived tables beside it."""

@@ -59,6 +59,7 @@ def open_run(
         snapshots=tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path))),
         logs=tuple(x for r in readings for x in r.logs),
         counters=tuple(c for r in readings for c in r.counters),
+        stacks=tuple(s for r in readings for s in r.stacks),
         problems=(*problems, *found, *merged),
     )
 
@@ -89,9 +90,8 @@ def _read(
     except OSError as error:
         problem = Problem(name, "error", f"could not be opened: {error.strerror}")
         return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
-    used = bool(
-        reading.traces or reading.benches or reading.snapshots or reading.logs or reading.counters or reading.facts
-    )
+    parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters, reading.stacks)
+    used = any(parts) or bool(reading.facts)
     return FileRecord(name, chosen.name, size, used, reading.problems), reading
 
 

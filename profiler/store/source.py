@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-import zstandard
 from isal import isal_zlib
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -16,7 +21,7 @@ STREAM_ERRORS: Final[tuple[type[Exception], ...]] = (
     EOFError,
     OSError,
     isal_zlib.error,  # type: ignore[assignment]
-    zstandard.ZstdError,
+    zstd.ZstdError,
     ValueError,
 )
 
@@ -79,33 +84,29 @@ class _Gzip:
 
 
 class _Zstd:
-    """Frames of a zstd file one after the other; unlike zstandard's own reader it says where a frame is cut."""
+    """Frames of a zstd file one after the other; the module's own file reader would drop what precedes a break."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame = zstd.ZstdDecompressor()
         self._begun = True
-        self._found = memoryview(b"")
 
     def read(self, size: int, /) -> bytes:
-        while not self._found:
+        while True:
             data = b""
             if self._frame.eof:
                 data = self._frame.unused_data
-                self._frame, self._begun = zstandard.ZstdDecompressor().decompressobj(), False
-            # A few input bytes can stand for many: small pieces keep what is held small.
-            data = data or self._raw.read(_ZSTD_PIECE)
-            if not data:
-                if self._begun:
-                    raise EOFError("the file ends inside the compressed data")
-                return b""
+                self._frame, self._begun = zstd.ZstdDecompressor(), False
+            if not data and self._frame.needs_input:
+                data = self._raw.read(1 << 18)
+                if not data:
+                    if self._begun:
+                        raise EOFError("the file ends inside the compressed data")
+                    return b""
             self._begun = True
-            self._found = memoryview(self._frame.decompress(data))
-        found, self._found = bytes(self._found[:size]), self._found[size:]
-        return found
-
-
-_ZSTD_PIECE: Final = 4096
+            found: bytes = self._frame.decompress(data, size)
+            if found:
+                return found
 
 
 class _Tolerant(io.RawIOBase):

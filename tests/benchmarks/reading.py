@@ -20,14 +20,23 @@ from importlib import util
 from pathlib import Path
 
 LAYERS, KERNELS = 36, 12
+KERNEL_ARGUMENTS: dict[str, object] = {
+    "queued": 0, "device": 0, "context": 1, "stream": 7, "registers per thread": 128, "shared memory": 0,
+    "blocks per SM": 0.969697, "warps per SM": 7.757576, "grid": [132, 1, 1], "block": [256, 1, 1],
+    "est. achieved occupancy %": 12,
+}  # fmt: skip
 
+READ = """
+from pathlib import Path
+from profiler.collectors.torch_trace import reader
+from profiler.store.source import FileSource
+{prepare}
+reader.FORMAT.read(FileSource(Path(PATH)), ())
+"""
 WAYS = {
     "touch every byte": "data = open(PATH, 'rb')\nwhile (b := data.read(1 << 24)): b.count(b'}')",
-    "scanner": "from profiler.collectors.torch_trace.reader import FORMAT\nfrom profiler.store.source import FileSource\n"
-    "from pathlib import Path\nFORMAT.read(FileSource(Path(PATH)), ())",
-    "general reader (msgspec)": "import profiler.collectors.torch_trace.scan as s\nfrom profiler.collectors.torch_trace"
-    " import reader\nreader.scan = lambda data: None\nfrom profiler.store.source import FileSource\nfrom pathlib import Path\n"
-    "reader.FORMAT.read(FileSource(Path(PATH)), ())",
+    "scanner": READ.format(prepare=""),
+    "general reader (msgspec)": READ.format(prepare="reader.scan = lambda data: None"),
     "second opening (.profiler)": "import profiler\nprofiler.open_run(PATH)",
     "json.load": "import json\njson.load(open(PATH))",
 }
@@ -47,15 +56,16 @@ def write_trace(path: Path, events: int) -> None:
         )
         while written < events:
             step += 1
-            rows = [_event("user_annotation", f"execute_context_0(0)_generation_{step % 64 + 1}({step % 64 + 1})", clock, 4000.25,
-                           4242, 4242, {"External id": step})]  # fmt: skip
-            rows.append(_event("cuda_runtime", "cudaGraphLaunch", clock + 1, 40.5, 4242, 4242,
-                               {"External id": step, "cbid": 311, "correlation": step}))  # fmt: skip
+            batch = step % 64 + 1
+            label = f"execute_context_0(0)_generation_{batch}({batch})"
+            launch = {"External id": step, "cbid": 311, "correlation": step}
+            rows = [
+                _event("user_annotation", label, clock, 4000.25, 4242, 4242, {"External id": step}),
+                _event("cuda_runtime", "cudaGraphLaunch", clock + 1, 40.5, 4242, 4242, launch),
+            ]
             for index in range(LAYERS * KERNELS):
                 at = clock + 60 + index * 9.125
-                args = {"External id": step, "queued": 0, "device": 0, "context": 1, "stream": 7, "correlation": step,
-                        "registers per thread": 128, "shared memory": 0, "blocks per SM": 0.969697, "warps per SM": 7.757576,
-                        "grid": [132, 1, 1], "block": [256, 1, 1], "est. achieved occupancy %": 12}  # fmt: skip
+                args = KERNEL_ARGUMENTS | {"External id": step, "correlation": step}
                 rows.append(_event("kernel", kernels[index % KERNELS], at, 8.064, 0, 7, args))
                 flow = f'"id": {step}, "pid": 0, "tid": 7, "ts": {at:.3f}, "cat": "ac2g", "name": "ac2g", "bp": "e"'
                 rows.append('  {\n    "ph": "f", ' + flow + "\n  }")
@@ -99,9 +109,8 @@ def main() -> None:
         if options.file is None:
             started = time.monotonic()
             write_trace(path, options.events)
-            print(
-                f"wrote {options.events:,} events, {path.stat().st_size / 1e6:.0f} MB, in {time.monotonic() - started:.0f} s"
-            )
+            took, size = time.monotonic() - started, path.stat().st_size / 1e6
+            print(f"wrote {options.events:,} events, {size:.0f} MB, in {took:.0f} s")
         ways = dict(WAYS)
         if options.all and util.find_spec("hta") is not None:
             ways["HolisticTraceAnalysis"] = HTA

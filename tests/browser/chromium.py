@@ -133,7 +133,7 @@ def browser(profile: Path) -> Iterator[Page]:
     """Chromium with a fresh profile, and its first tab."""
     program = executable()
     assert program is not None
-    process = subprocess.Popen(  # noqa: S603  a program we looked up ourselves
+    process = subprocess.Popen(
         [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

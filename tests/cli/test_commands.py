@@ -159,9 +159,7 @@ def test_an_error_of_our_own_is_one_line_and_no_failed_gate(
     assert (status, out) == (2, "") and len(err.splitlines()) == 1 and "--debug" in err
 
 
-def test_an_interrupt_exits_with_130(
-    invoke: Invoke, runs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_exits_with_130(invoke: Invoke, runs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> object:
         raise KeyboardInterrupt
 

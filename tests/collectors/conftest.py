@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.collectors import gpu, load, manifest, recognised, scheduler
+from profiler.collectors import gpu, host, load, manifest, recognised, scheduler
 from profiler.collectors.engines import ENGINES
 from profiler.model.extension import Format
 from profiler.model.run import Reading
@@ -19,6 +19,7 @@ ALL: tuple[Format, ...] = (
     *scheduler.FORMATS,
     *load.FORMATS,
     *gpu.FORMATS,
+    *host.FORMATS,
     *manifest.FORMATS,
     *recognised.FORMATS,
 )

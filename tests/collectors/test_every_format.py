@@ -37,7 +37,7 @@ def test_every_file_of_the_corpus_has_one_winner_and_a_reason(corpus: Path, form
         if scores[0][1] in ("text", "json", "binary"):
             unknown.add(path.name)
         reading = next(one for one in formats if one.name == scores[0][1]).read(source, ENGINES)
-        found = (reading.benches, reading.snapshots, reading.logs, reading.counters, reading.facts)
+        found = (reading.benches, reading.snapshots, reading.logs, reading.counters, reading.stacks, reading.facts)
         assert any(found) or reading.problems, path
         assert not any(problem.severity == "error" for problem in reading.problems), path
     small = {"ep_health", "ep_health.txt", "ep_get_world_size", "ep_is_paused", "ep_is_sleeping", "ep_kv_event_sources",
@@ -106,7 +106,9 @@ def test_no_planted_secret_is_kept(samples: Path, read: Read, formats: tuple[For
     """Every sample that holds the secret, through every format that can make anything of it."""
     planted = [path for path in samples.rglob("*") if path.is_file() and b"PLANTED-SECRET" in path.read_bytes()]
     assert {path.parent.name for path in planted} >= {
-        "server_log", "server_info", "vllm_bench", "sglang_bench", "manifest", "command_text"
+        "server_log", "server_info", "vllm_bench", "sglang_bench", "manifest", "command_text",
+        "aiperf", "both", "guidellm", "inference_perf_requests", "llmd_report", "inferencex", "detail", "step_records",
+        "dynamo_fpm", "prometheus_query", "dcgm_exporter", "aiperf_telemetry", "collapsed_stacks", "speedscope",
     }  # fmt: skip
     for path in planted:
         for one in formats:

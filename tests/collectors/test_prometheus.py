@@ -99,11 +99,9 @@ def test_a_cut_scrape_keeps_what_is_whole(samples: Path, read: Read) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("metrics/dcgm/dcgm-gb200.txt", "DCGM"),
         ("own/components/smg.metrics", "router"),
         ("own/components/mc.metrics", "Mooncake"),
         ("own/components/dynamo_frontend_vllm_mocker.metrics", "Dynamo"),
-        ("own/llama.cpp-server/ep_metrics.txt", "llama.cpp"),
     ],
 )
 def test_other_components_are_named(corpus: Path, read: Read, name: str, told: str) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +23,7 @@ from profiler.collectors.torch_trace.reader import FORMAT
 from profiler.errors import BadInput
 from profiler.model.run import Reading
 from profiler.model.trace import EventTable, Kind
-from profiler.store.source import FileSource
+from profiler.store.source import FileSource, zstd
 from tests.strategies import (
     ROOT,
     STEP,
@@ -128,8 +127,8 @@ PACKED = {
     "plain": (WHOLE, "a.pt.trace.json"),
     "gzip": (gzip.compress(WHOLE), "a.pt.trace.json.gz"),
     "gzip without its suffix": (gzip.compress(WHOLE), "a.pt.trace.json"),
-    "zstd": (zstandard.compress(WHOLE), "a.pt.trace.json.zst"),
-    "two zstd frames": (zstandard.compress(WHOLE[:3000]) + zstandard.compress(WHOLE[3000:]), "a.json.zst"),
+    "zstd": (zstd.compress(WHOLE), "a.pt.trace.json.zst"),
+    "two zstd frames": (zstd.compress(WHOLE[:3000]) + zstd.compress(WHOLE[3000:]), "a.json.zst"),
     "gzip members": (b"".join(gzip.compress(WHOLE[i : i + 777]) for i in range(0, len(WHOLE), 777)), "a.json.gz"),
     "gzip with padding": (gzip.compress(WHOLE) + b"\0" * 512, "a.json.gz"),
     "plain in a .gz name": (WHOLE, "a.pt.trace.json.gz"),

@@ -258,9 +258,7 @@ def test_doubling_a_family_of_a_real_trace_names_it_first(tmp_path: Path) -> Non
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    shift=st.integers(-(10**15), 10**18), seed=st.integers(0, 9), steps=st.integers(1, 12), layers=st.integers(1, 3)
-)
+@given(shift=st.integers(-(10**15), 10**18), seed=st.integers(0, 9), steps=st.integers(1, 12), layers=st.integers(1, 3))
 def test_a_file_shifted_and_reordered_is_the_same_trace(
     shift: int, seed: int, steps: int, layers: int, tmp_path: Path
 ) -> None:

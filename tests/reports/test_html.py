@@ -38,7 +38,7 @@ class Outline(HTMLParser):
         elif tag in {"td", "th"} and self.rows:
             self.rows[-1].append("")
 
-    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002  the parser's signature
+    def handle_endtag(self, tag: str) -> None:
         """Text is shown again after a script."""
         self._silent = False
 

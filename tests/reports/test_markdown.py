@@ -1,6 +1,6 @@
 """The pull-request comment, by value."""
 
-# ruff: noqa: E501, RUF001  the comment as it is written
+
 from __future__ import annotations
 
 import re

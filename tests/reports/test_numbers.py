@@ -55,7 +55,7 @@ def test_shares_and_levels() -> None:
     assert numbers.percent(0.7002) == "70.0%"
     assert numbers.signed_percent(-0.3617) == "-36.2%"
     assert numbers.signed_percent(0.39) == "+39.0%"
-    assert numbers.percent(None) == "–"  # noqa: RUF001
+    assert numbers.percent(None) == "–"
     assert numbers.level("35.4 to 37.0") == "95%: 35.4 to 37.0"
     assert numbers.level("not known") == "not known"
 

@@ -1,6 +1,5 @@
 """The terminal pages, as the literal text that a pipe of 100 columns gets."""
 
-# ruff: noqa: RUF001  the page as it is printed
 from __future__ import annotations
 
 import re
