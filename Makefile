@@ -5,11 +5,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test engines lint types wheel clean chromium
+.PHONY: help demo test others other engines lint types wheel clean chromium
 
 help:
 	@echo 'make demo    diagnose the shipped pairs: verdicts here, reports in demo/'
 	@echo 'make test    run the tests'
+	@echo 'make others  the same without a browser on every newer Python that is installed'
 	@echo 'make lint    ruff (rules and format) and the import contracts'
 	@echo 'make types   mypy, strict'
 	@echo 'make engines the tests that start real engines'
@@ -21,6 +22,16 @@ demo: $(VENV)/.base
 
 test: $(VENV)/.dev chromium
 	$(BIN)/python -m pytest
+
+# Python 3.12 and newer, from the system or pyenv. The slow laws and the wheel are left to the main interpreter.
+others:
+	@for python in $$(ls -d $$HOME/.pyenv/versions/3.1[2-9]*/bin/python /usr/bin/python3.1[2-9] 2>/dev/null); do \
+	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); echo "Python $$version"; \
+	  $(MAKE) --no-print-directory other PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
+
+other: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 tests/store tests/collectors tests/analyzers tests/reports tests/cli tests/test_examples.py
 
 engines: $(VENV)/.dev
 	@# Status 5: no test carries the marker.
@@ -40,7 +51,7 @@ wheel: $(VENV)/.dev
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) build dist demo *.egg-info collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist demo *.egg-info collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Headless Chromium for the tests that open the report. Without it they are skipped, and pytest says so.
 chromium:

@@ -87,10 +87,6 @@ def test_the_planted_cause_comes_first_and_the_rows_add_up(pair: str, first: str
         assert sum(c.gap for c in one.causes) + one.unexplained.gap == pytest.approx(one.gap, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="an idle gap shorter than a launch call and its latency is not seen to be the launch's: it goes to kernel",
-)
 def test_the_planted_cause_comes_first_where_launches_are_only_a_little_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
