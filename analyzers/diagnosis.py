@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from profiler.analyzers.causes.hardware import median_clock
-from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.device import accounts_of
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.intervals import Replica
@@ -21,7 +21,7 @@ from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_row
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
-from profiler.analyzers.trust import checks_of
+from profiler.analyzers.trust import lost_kernels
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
     SCHEMA,
@@ -117,9 +117,8 @@ def untrusted_traces(a: Measured, b: Measured) -> tuple[str, ...]:
     for measured in (a, b):
         account = measured.traced
         trace = next((t for t in measured.run.traces if account is not None and t.path == account.trace), None)
-        for check in checks_of(trace) if trace is not None else ():
-            if check.passed is False and check.concerns == "kernel time":
-                lines.append(f"{measured.name}: {check.detail}: its trace is not used to split step time")
+        for check in lost_kernels(trace) if trace is not None else ():
+            lines.append(f"{measured.name}: {check.detail}: its trace is not used to split step time")
     return tuple(lines)
 
 
@@ -236,7 +235,10 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
     for run, account in ((run_a, a), (run_b, b)):
         if account is None:
             missing.append(f"{run.name} holds no trace with device work: kernels can't be compared")
-        elif account.steps is None or account.steps.spans.inferred:
+            continue
+        trace = next(t for t in run.traces if t.path == account.trace)
+        missing += [f"{run.name}: {check.detail}: its kernel time is not complete" for check in lost_kernels(trace)]
+        if account.steps is None or account.steps.spans.inferred:
             missing.append(f"{run.name}'s trace has no engine's step annotations: equal work can't be shown")
     if a is not None and b is not None and comparable_devices(a, b):
         gaps = (trace_gap(a, b),)
@@ -345,8 +347,3 @@ def _method(view: View) -> tuple[str, ...]:
     one = spread.of_difference(view.a.device, view.b.device)
     lines.append(f"Spread between starts: {one:.1%} (standard deviation of a difference), assumed for single starts.")
     return tuple(lines)
-
-
-def device_accounts(run: Run) -> tuple[DeviceAccount, ...]:
-    """All device accounts of a run's traces."""
-    return tuple(account for trace in run.traces for account in accounts_of(trace))

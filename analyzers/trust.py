@@ -44,9 +44,9 @@ def checks_of(trace: Trace) -> tuple[TrustCheck, ...]:
     return (_launches(trace, device, calls), _kernels(device, calls), _replays(trace, device, calls))
 
 
-def kernels_trusted(trace: Trace) -> bool:
-    """Whether no check that concerns kernel time failed."""
-    return all(check.passed is not False or check.concerns != "kernel time" for check in checks_of(trace))
+def lost_kernels(trace: Trace) -> tuple[TrustCheck, ...]:
+    """The failed checks that concern kernel time: with one of them, kernel times can't be claimed from the trace."""
+    return tuple(check for check in checks_of(trace) if check.passed is False and check.concerns == "kernel time")
 
 
 def _launches(trace: Trace, device: EventTable, calls: EventTable) -> TrustCheck:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from profiler.analyzers.trust import checks_of, kernels_trusted
+from profiler.analyzers.trust import checks_of, lost_kernels
 from profiler.model.trace import EventTable, Kind, Trace
 
 REPLAYS, KERNELS = 12, 100
@@ -45,13 +45,13 @@ def without(trace: Trace, rows: np.ndarray) -> Trace:
 
 def test_a_whole_trace_passes() -> None:
     assert set(results(graph_trace()).values()) == {True}
-    assert kernels_trusted(graph_trace())
+    assert not lost_kernels(graph_trace())
 
 
 def test_a_replay_that_dropped_an_eighth_of_its_kernels_is_found() -> None:
     lost = without(graph_trace(), REPLAYS + 3 * KERNELS + np.arange(0, KERNELS, 8))
     assert results(lost)["graph replays are complete"] is False
-    assert not kernels_trusted(lost)
+    assert lost_kernels(lost)
 
 
 def test_kernels_lost_at_the_start_are_found_and_said_to_lie_there() -> None:
@@ -64,7 +64,7 @@ def test_kernels_lost_at_the_start_are_found_and_said_to_lie_there() -> None:
 def test_kernels_without_launches_leave_the_kernel_time_trusted() -> None:
     lost = without(graph_trace(), np.arange(4))
     assert results(lost)["kernels have their launches"] is False
-    assert kernels_trusted(lost)
+    assert not lost_kernels(lost)
 
 
 def test_two_captured_sizes_are_no_loss() -> None:
