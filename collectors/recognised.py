@@ -78,7 +78,8 @@ PROFILES: Final = (
         0.95,
         rb"\ANVIDIA Tegra Profiler Report",
         "an Nsight Systems report",
-        "convert it where Nsight Systems is installed: `nsys export --type sqlite report.nsys-rep`, then name the .sqlite file",
+        "convert it where Nsight Systems is installed: `nsys export --type sqlite report.nsys-rep`, then name the "
+        ".sqlite file",
     ),
     _row("nsys_stats", 0.9, rb"(?m)^\"?Time \(%\)\"?,\"?Total Time \(\w+\)\"?,", "a summary table of `nsys stats`"),
     _row(

@@ -65,6 +65,7 @@ _PAIR: Final = re.compile(r"(\w+)(?: = |: )(\{[^}]{0,400}\}|[^,]{1,80})")
 _STATE: Final = re.compile(r"'(\w{1,40})': (\d{1,18})")
 _LOOP: Final = re.compile(r"\biter = \d{1,18}, ")
 _STAMP: Final = re.compile(r"\[(\d\d)/(\d\d)/(\d{4})-(\d\d):(\d\d):(\d\d)\] \[TRT-LLM\]")
+_LINE_STAMP: Final = re.compile(r"\btimestamp = (\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)")
 _VERSION: Final = re.compile(r"TensorRT-LLM(?: LLM)?[ _]version:? v?(\d+\.\d+\S*)", re.I)
 _EVENTS: Final = (
     ("graph_capture", re.compile(r"\[TRT-LLM\].*(?:Capturing CUDA graph|CUDA graph (?:warmup|capture))", re.I)),
@@ -118,9 +119,12 @@ def log_step(line: str) -> LogStep | None:
 def log_clock(line: str) -> float | None:
     """Seconds since the epoch, the stamp's local time read as UTC (``[11/30/2026-06:08:33] [TRT-LLM] [I] …``)."""
     match = _STAMP.search(line, 0, 200)
-    if match is None:
+    if match is not None:
+        month, day, year, hour, minute, second = map(int, match.groups())
+    elif "host_step_time" in line and (match := _LINE_STAMP.search(line)) is not None:
+        year, month, day, hour, minute, second = map(int, match.groups())
+    else:
         return None
-    month, day, year, hour, minute, second = map(int, match.groups())
     if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
         return None
     return float(calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400)

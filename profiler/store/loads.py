@@ -37,7 +37,9 @@ def _merged(group: Sequence[BenchResult]) -> tuple[Sequence[BenchResult], Sequen
     summaries = [bench for bench in group if bench.requests is None]
     if len(tables) > 1 or not summaries:
         return group, ()  # several records are several loads, whatever the folder's name
-    told = max(summaries, key=lambda bench: len(bench.summary))
+    told = max(summaries, key=lambda bench: (bench.completed > 0, len(bench.summary)))
+    for other in summaries:
+        told = replace(told, summary={**other.summary, **told.summary})
     if not tables:
         return (told,), ()
     (table,) = tables

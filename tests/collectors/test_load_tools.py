@@ -323,8 +323,8 @@ def test_mlperf(samples: Path, read: Read) -> None:
     bench = only(reading)
     assert name == "mlperf" and bench.request_rate == 8.0
     assert bench.summary == {
-        "request_throughput": 8.0,
-        "output_throughput": 1600.0,
+        "mlperf.request_throughput": 8.0,
+        "mlperf.output_throughput": 1600.0,
         "mlperf.scheduled_samples_per_second": 8.1,
         "min_e2e": 1.0,
         "mean_e2e": 2.0,
@@ -339,3 +339,11 @@ def test_mlperf(samples: Path, read: Read) -> None:
     assert (bench.duration, bench.completed, bench.total_output_tokens) == (40.0, 100, 20_000)
     assert bench.summary["p99_e2e"] == 3.0 and bench.request_rate == math.inf
     assert {p.severity for p in reading.problems} == {"error", "warning"}
+
+
+def test_two_summaries_of_one_load(samples: Path, tmp_path: Path) -> None:
+    for path in (samples / "mlperf").rglob("*.txt"):
+        shutil.copy(path, tmp_path)
+    (bench,) = open_run(tmp_path).benches
+    assert (bench.path, bench.completed, bench.duration) == ("mlperf_log_detail.txt", 100, 40.0)
+    assert bench.summary["p99_e2e"] == 3.0 and bench.summary["p99_ttft"] == 0.9
