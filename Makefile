@@ -21,7 +21,7 @@ demo: $(VENV)/.base
 	$(BIN)/profiler demo --out demo
 
 test: $(VENV)/.dev chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Python 3.12 and newer, from the system or pyenv. The slow laws and the wheel are left to the main interpreter.
 others:

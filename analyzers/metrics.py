@@ -7,6 +7,7 @@ in none of them. Where a file has no records, its tool's own summary is taken.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -70,7 +71,8 @@ def metrics_of(bench: BenchResult) -> dict[str, float]:
         found["request_throughput"] = bench.completed / bench.duration
         found["total_token_throughput"] = (bench.total_output_tokens + bench.total_input_tokens) / bench.duration
     if bench.requests is None or not bench.requests.ok.any():
-        return found | {name: value for name, value in bench.summary.items() if name not in found}
+        named = {re.sub(r"^median_", "p50_", name): value for name, value in bench.summary.items()}
+        return {**named, **found}
     for sample in SAMPLES:
         values = samples(bench.requests, sample)
         if len(values):

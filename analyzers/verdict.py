@@ -36,11 +36,13 @@ def verdict_of(
     if primary is None:
         headline = f"No winner is named between {a} and {b}: throughput was not measured in both runs."
         rest = ""
-        if gaps:
+        if gaps and gaps[0].metric == "device_seconds_per_step":
             rest = (
                 f"Their traces are compared: a step takes {gaps[0].a * 1e3:.4g} ms of device time in {a} and "
                 f"{gaps[0].b * 1e3:.4g} ms in {b}."
             )
+        elif gaps:
+            rest = f"Compared on {', '.join(gap.metric for gap in gaps)}."
         return _verdict("insufficient evidence", None, headline, rest, missing)
     described = _described(primary, runs)
     blocking = [r for r in rules if r.severity == "block" and r.status == "fail"]

@@ -110,4 +110,4 @@ def _write(target: Path, texts: list[str], state: State) -> None:
         path = target if index == 0 else target.with_stem(f"{target.stem}-{index + 1}")
         path.write_text(text, "utf-8")
         if not state.quiet:
-            state.err.print(f"written: {path}", markup=False, highlight=False)
+            state.err.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)

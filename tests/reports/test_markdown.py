@@ -1,6 +1,5 @@
 """The pull-request comment, by value."""
 
-
 from __future__ import annotations
 
 import re
