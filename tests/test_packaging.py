@@ -148,47 +148,21 @@ def test_the_installed_command_runs_away_from_the_tree(installed: Path, tmp_path
         assert f"reports/{pair}.html" in said
 
 
-def dependency_sizes(installed: Path) -> tuple[dict[str, int], int]:
-    """(bytes by top-level name in site-packages, bytes of the byte code in them); pip's own and ours left out."""
+def test_the_dependencies_are_small_and_no_frameworks(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unpacked and with byte code; pip's own and ours left out."""
     (packages,) = (installed / "lib").glob("python3*/site-packages")
-    apart = (
-        "pip",
-        "setuptools",
-        "pkg_resources",
-        "_distutils_hack",
-        "distutils-precedence",
-        "profiler",
-        "serving_prof",
-    )
+    apart = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence", "profiler", "serving_prof")
     sizes: dict[str, int] = {}
-    compiled = 0
     for file in packages.rglob("*"):
         top = file.relative_to(packages).parts[0]
         if file.is_file() and not file.is_symlink() and not top.startswith(apart):
             sizes[top] = sizes.get(top, 0) + file.stat().st_size
-            compiled += file.stat().st_size if file.suffix == ".pyc" else 0
-    return sizes, compiled
-
-
-def test_the_dependencies_as_packaged_are_small_and_no_frameworks(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sizes, compiled = dependency_sizes(installed)
-    total = sum(sizes.values())
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:4]
+    named = ", ".join(f"{top} {size / 1e6:.0f} MB" for top, size in largest)
     with capsys.disabled():
-        print(  # noqa: T201
-            f"\ndependencies: {(total - compiled) / 1e6:.0f} MB, with byte code {total / 1e6:.0f} MB; "
-            + ", ".join(f"{top} {size / 1e6:.0f} MB" for top, size in largest)
-        )
-    assert total - compiled < MOST_BYTES
-    assert {"torch", "pandas", "pyarrow"} & set(sizes) == set()
-
-
-@pytest.mark.xfail(reason="byte code takes the dependencies over 350 MB; polars alone is half of it", strict=False)
-def test_the_dependencies_as_installed_are_small(installed: Path) -> None:
-    sizes, _ = dependency_sizes(installed)
+        print(f"\ndependencies: {sum(sizes.values()) / 1e6:.0f} MB; {named}")  # noqa: T201
     assert sum(sizes.values()) < MOST_BYTES
+    assert {"torch", "pandas", "pyarrow"} & set(sizes) == set()
 
 
 def test_evidence_flows_one_way() -> None:

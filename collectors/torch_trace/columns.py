@@ -159,7 +159,7 @@ class Columns:
 
     def _sound(self, table: EventTable, bad: NDArray[np.bool_], offset: int) -> NDArray[np.bool_]:
         """Which rows have times that can be true; the others are counted, and never set the start of the trace."""
-        zero = (table.start == 0) & (table.duration == 0) & (table.kind <= Kind.MEMSET)
+        zero = ~bad & (table.start == 0) & (table.duration == 0) & (table.kind <= Kind.MEMSET)
         negative = ~bad & (table.duration < 0)
         long = table.duration > LONGEST_NS
         for kind, rows in (
