@@ -151,7 +151,15 @@ def test_the_installed_command_runs_away_from_the_tree(installed: Path, tmp_path
 def test_the_dependencies_are_small_and_no_frameworks(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unpacked and with byte code; pip's own and ours left out."""
     (packages,) = (installed / "lib").glob("python3*/site-packages")
-    apart = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence", "profiler", "serving_prof")
+    apart = (
+        "pip",
+        "setuptools",
+        "pkg_resources",
+        "_distutils_hack",
+        "distutils-precedence",
+        "profiler",
+        "serving_prof",
+    )
     sizes: dict[str, int] = {}
     for file in packages.rglob("*"):
         top = file.relative_to(packages).parts[0]
