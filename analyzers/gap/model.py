@@ -230,14 +230,13 @@ class _Traced:
         return _Traced(load.rows(chosen), sides[0], sides[1], costs.launching[known][chosen])
 
     def shape(self, key: Component, other: _Traced | None, like: RunModel | None) -> Shape:
-        terms = _terms(key, self.load)
         seconds = self.device[key] if key in self.device else self.host[key]
         kept = None if like is None else like.device.get(key) or like.host.get(key)
         hinge = None if kept is None else kept.hinge
         theirs = None if other is None else (other.device if key in self.device else other.host).get(key)
         if other is None or theirs is None:
-            return fit(self.load, seconds, hinge=hinge, terms=terms)
-        return fit_pair(self.load, seconds, other.load, theirs, hinge, terms)[0]
+            return fit(self.load, seconds, hinge=hinge, terms=_terms(key, self.load))
+        return fit_pair(self.load, seconds, other.load, theirs, hinge, _terms(key, self.load, other.load))[0]
 
     def launching(self, like: RunModel | None) -> Shape | None:
         known = np.isfinite(self.launches)
@@ -247,9 +246,9 @@ class _Traced:
         return fit(self.load.rows(known), self.launches[known], hinge=hinge)
 
 
-def _terms(key: Component, load: Load) -> tuple[int, ...]:
+def _terms(key: Component, *loads: Load) -> tuple[int, ...]:
     """What a component's time can depend on where the traced batches are too alike to tell: attention grows with the
     sequences that it reads, everything else mostly with the weights that every step reads."""
-    if not narrow(load):
+    if not all(narrow(load) for load in loads):
         return ALL_TERMS
     return (PREFILL_TOKEN, SEQUENCE) if key == ("kernel", "attention") else (STEP, PREFILL_STEP, PREFILL_TOKEN)

@@ -6,11 +6,11 @@ Read off lmdeploy/metrics/loggers.py and lmdeploy/cli. Its scheduler gauges are 
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Mapping
 from typing import Final
 
+from profiler.collectors.clock import stamp
 from profiler.collectors.knob_values import from_fields
 from profiler.model.extension import Engine, Knob, LogStep
 from profiler.model.steps import StepLabel
@@ -74,13 +74,7 @@ def log_step(line: str) -> LogStep | None:
 def log_clock(line: str) -> float | None:
     """Seconds since the epoch, the stamp's local time read as UTC."""
     match = _CLOCK.search(line, 0, 200) if "lmdeploy" in line or "Avg thr (in/out)" in line else None
-    if match is None:
-        return None
-    year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
-    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
-        return None
-    fraction = float(f"0.{match[7]}") if match[7] else 0.0
-    return calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400 + fraction
+    return None if match is None else stamp(match.groups()[:6], match[7])
 
 
 def log_facts(line: str) -> Mapping[str, object]:

@@ -6,12 +6,12 @@ off logs and answers recorded with 0.5.23.
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from profiler.collectors import python_repr
+from profiler.collectors.clock import stamp
 from profiler.collectors.knob_values import from_fields, leaves
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed
@@ -215,13 +215,7 @@ def log_step(line: str) -> LogStep | None:
 def log_clock(line: str) -> float | None:
     """Seconds since the epoch, the stamp's local time read as UTC (``[2026-11-30 06:08:33.123 TP0] …``)."""
     match = _CLOCK.search(line, 0, 200)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
-    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
-        return None
-    fraction = float(f"0.{match[7]}") if match[7] else 0.0
-    return calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400 + fraction
+    return None if match is None else stamp(match.groups()[:6], match[7])
 
 
 def log_facts(line: str) -> Mapping[str, object]:

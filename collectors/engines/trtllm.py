@@ -8,12 +8,12 @@ scheduler and is no step time; it is used only where the record says that loops 
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import count, mapping, number
 from profiler.collectors.redaction import redact_text
 from profiler.collectors.step_annotations import phase
@@ -120,14 +120,10 @@ def log_clock(line: str) -> float | None:
     """Seconds since the epoch, the stamp's local time read as UTC (``[11/30/2026-06:08:33] [TRT-LLM] [I] …``)."""
     match = _STAMP.search(line, 0, 200)
     if match is not None:
-        month, day, year, hour, minute, second = map(int, match.groups())
-    elif "host_step_time" in line and (match := _LINE_STAMP.search(line)) is not None:
-        year, month, day, hour, minute, second = map(int, match.groups())
-    else:
-        return None
-    if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
-        return None
-    return float(calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400)
+        month, day, year, *time = match.groups()
+        return stamp((year, month, day, *time))
+    match = _LINE_STAMP.search(line) if "host_step_time" in line else None
+    return None if match is None else stamp(match.groups())
 
 
 def log_facts(line: str) -> Mapping[str, object]:

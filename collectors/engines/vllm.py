@@ -6,12 +6,12 @@ and off logs recorded with 0.15.0 and 0.32.0.
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from profiler.collectors import python_repr
+from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import count, mapping, number
 from profiler.collectors.knob_values import from_fields, leaves, switch
 from profiler.collectors.redaction import redact
@@ -231,12 +231,7 @@ def step_record(record: Mapping[str, object]) -> StepRecord | None:
 def log_clock(line: str) -> float | None:
     """Seconds since the start of the year, read as UTC: vLLM's stamp has no year."""
     match = _CLOCK.search(line, 0, 200)
-    if match is None:
-        return None
-    month, day, hour, minute, second = map(int, match.groups())
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        return None
-    return float(calendar.timegm((1970, month, 1, hour, minute, second)) + (day - 1) * 86400)
+    return None if match is None else stamp((1970, *match.groups()))
 
 
 def log_facts(line: str) -> Mapping[str, object]:

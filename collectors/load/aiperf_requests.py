@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profiler.collectors.json_text import count, decode, mapping, number, numbers, objects, string
-from profiler.collectors.load.request_rows import Row, span_of, table_of, totals
+from profiler.collectors.load.request_rows import Row, failures, result_of
 from profiler.collectors.load.same_load import load_mark
 from profiler.collectors.load.unit_metrics import per_unit
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.problem import Problem
-from profiler.model.requests import BenchResult
 from profiler.model.run import Reading
 
 TOOL: Final = "aiperf"
@@ -61,22 +60,8 @@ class AiperfRequests:
             raise BadInput(source.name, "no request of the profiling phase", "Take the tool's own JSON lines")
         if warmup:
             problems.append(Problem(source.name, "info", "a warm-up request, no part of the load", count=warmup))
-        failed = sum(not row.ok for row in rows)
-        if failed:
-            problems.append(Problem(source.name, "warning", f"{failed} of {len(rows)} requests failed"))
-        sizes = totals(rows)
-        result = BenchResult(
-            path=source.name,
-            tool=TOOL,
-            duration=span_of(rows),
-            completed=len(rows) - failed,
-            failed=failed,
-            total_input_tokens=sizes[0],
-            total_output_tokens=sizes[1],
-            requests=table_of(rows),
-            metadata=load_mark(TOOL, source.name),
-        )
-        return Reading(benches=(result,), problems=tuple(problems))
+        result = result_of(TOOL, source.name, rows, load_mark(TOOL, source.name))
+        return Reading(benches=(result,), problems=(*problems, *failures(source.name, rows)))
 
 
 def _row(record: Mapping[str, object], metadata: Mapping[str, object], start: float) -> Row:

@@ -16,7 +16,7 @@ from typing import Final
 
 from profiler.collectors.json_text import count, mapping, number, string
 from profiler.collectors.load.document import object_of
-from profiler.collectors.load.request_rows import Row, nanoseconds, span_of, table_of, totals
+from profiler.collectors.load.request_rows import Row, failures, nanoseconds, result_of
 from profiler.collectors.load.same_load import load_mark
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -72,28 +72,18 @@ def _experiment(experiment: Mapping[str, object], path: str, place: str) -> tupl
         problems.append(Problem(path, "warning", detail, place, len(requests) - len(rows)))
     if not rows:
         return None, problems
-    failed = sum(not row.ok for row in rows)
-    if failed:
-        problems.append(Problem(path, "warning", f"{failed} of {len(rows)} requests got no answer", place))
+    problems.extend(failures(path, rows, place))
     unknown = sum(row.ok and row.output_tokens is None for row in rows)
     if unknown:
         detail = "a request has no token count: put the *_genai_perf.json of the same run beside this file"
         problems.append(Problem(path, "warning", detail, place, unknown))
-    sizes = totals(rows)
     mode = mapping(experiment.get("experiment"))
     asked = number(mode.get("value"))
     by_rate = mode.get("mode") == "request_rate"
-    result = BenchResult(
-        path=path,
-        tool=TOOL,
-        duration=span_of(rows),
-        completed=len(rows) - failed,
-        failed=failed,
-        total_input_tokens=sizes[0],
-        total_output_tokens=sizes[1],
+    result = replace(
+        result_of(TOOL, path, rows, load_mark(TOOL, path)),
         request_rate=asked if by_rate else None,
         max_concurrency=count(asked) if mode.get("mode") == "concurrency" else None,
-        requests=table_of(rows),
     )
     return result, problems
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from profiler.collectors.json_text import count, mapping, number, numbers
 from profiler.collectors.load.document import list_of
-from profiler.collectors.load.request_rows import Row, span_of, table_of, totals
+from profiler.collectors.load.request_rows import Row, failures, result_of
 from profiler.collectors.load.same_load import part_mark, whole_mark
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -56,26 +56,11 @@ class InferencePerfRequests:
             raise BadInput(source.name, "no request found", "Take the tool's per-request report as it is")
         benches: list[BenchResult] = []
         for stage, rows in stages.items():
-            failed = sum(not row.ok for row in rows)
             place = None if stage is None else f"stage {stage}"
-            if failed:
-                problems.append(Problem(source.name, "warning", f"{failed} of {len(rows)} requests failed", place))
-            sizes = totals(rows)
+            problems.extend(failures(source.name, rows, place))
             whole = whole_mark(TOOL, source.name) | {"records": "all stages"}
             mark = whole if stage is None else part_mark(TOOL, source.name) | {"stage": str(stage)}
-            benches.append(
-                BenchResult(
-                    path=source.name,
-                    tool=TOOL,
-                    duration=span_of(rows),
-                    completed=len(rows) - failed,
-                    failed=failed,
-                    total_input_tokens=sizes[0],
-                    total_output_tokens=sizes[1],
-                    requests=table_of(rows),
-                    metadata=mark,
-                )
-            )
+            benches.append(result_of(TOOL, source.name, rows, mark))
         return Reading(benches=tuple(benches), problems=tuple(problems))
 
 

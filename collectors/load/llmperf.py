@@ -13,7 +13,7 @@ from typing import Final
 
 from profiler.collectors.json_text import count, mapping, number, string
 from profiler.collectors.load.document import list_of, object_of
-from profiler.collectors.load.request_rows import Row, table_of, totals
+from profiler.collectors.load.request_rows import Row, failures, result_of
 from profiler.collectors.load.same_load import load_mark
 from profiler.collectors.load.unit_metrics import statistic
 from profiler.collectors.redaction import redact_text
@@ -57,22 +57,8 @@ def _requests(source: Source) -> Reading:
     rows = [_row(item) for item in items]
     if not any(row.ok or row.e2e is not None for row in rows):
         raise BadInput(source.name, "no request record found", "Take the tool's individual responses as they are")
-    failed = sum(not row.ok for row in rows)
-    if failed:
-        problems.append(Problem(source.name, "warning", f"{failed} of {len(rows)} requests failed"))
-    sizes = totals(rows)
-    result = BenchResult(
-        path=source.name,
-        tool=TOOL,
-        duration=float("nan"),
-        completed=len(rows) - failed,
-        failed=failed,
-        total_input_tokens=sizes[0],
-        total_output_tokens=sizes[1],
-        requests=table_of(rows),
-        metadata=load_mark(TOOL, source.name),
-    )
-    return Reading(benches=(result,), problems=tuple(problems))
+    result = result_of(TOOL, source.name, rows, load_mark(TOOL, source.name))
+    return Reading(benches=(result,), problems=(*problems, *failures(source.name, rows)))
 
 
 def _row(item: Mapping[str, object]) -> Row:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profiler.collectors.json_text import number
-from profiler.model.requests import RequestTable
+from profiler.model.problem import Problem
+from profiler.model.requests import BenchResult, RequestTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,29 @@ def totals(rows: Sequence[Row]) -> tuple[int, int]:
     """(input tokens, output tokens) of the requests that succeeded, as far as they are known."""
     served = [row for row in rows if row.ok]
     return sum(max(row.input_tokens or 0, 0) for row in served), sum(max(row.output_tokens or 0, 0) for row in served)
+
+
+def result_of(tool: str, path: str, rows: Sequence[Row], metadata: Mapping[str, str]) -> BenchResult:
+    """The load that these requests are; its sums are over those that succeeded."""
+    failed = sum(not row.ok for row in rows)
+    sizes = totals(rows)
+    return BenchResult(
+        path=path,
+        tool=tool,
+        duration=span_of(rows),
+        completed=len(rows) - failed,
+        failed=failed,
+        total_input_tokens=sizes[0],
+        total_output_tokens=sizes[1],
+        requests=table_of(rows),
+        metadata=metadata,
+    )
+
+
+def failures(path: str, rows: Sequence[Row], place: str | None = None) -> tuple[Problem, ...]:
+    """One warning that counts the failed requests; none where all succeeded."""
+    failed = sum(not row.ok for row in rows)
+    return (Problem(path, "warning", f"{failed} of {len(rows)} requests failed", place),) if failed else ()
 
 
 def nanoseconds(value: object) -> int | None:
