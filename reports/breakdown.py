@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from profiler.model.diagnosis import (
     ALWAYS_SHOWN,
     Cause,
@@ -63,13 +65,17 @@ def rows(gap: Gap) -> list[Row]:
     )
     additive = gap.seconds_per_output_token
     total = None if additive is None else additive.gap
-    lines.append(Row("total", wording.TOTAL, gap.gap, 1.0 if gap.gap else None, gap.interval, "", total))
+    lines.append(Row("total", wording.TOTAL, gap.gap, None if rest.share is None else 1.0, gap.interval, "", total))
     return lines
 
 
 def ordered_gaps(diagnosis: Diagnosis) -> list[Gap]:
-    """Throughput first, then as in the document."""
-    return sorted(diagnosis.gaps, key=lambda gap: (gap.metric != "output_throughput", "throughput" not in gap.metric))
+    """Throughput first, then as in the document; without shares where the interval holds zero, for there they are
+    fractions of noise."""
+    ordered = sorted(
+        diagnosis.gaps, key=lambda gap: (gap.metric != "output_throughput", "throughput" not in gap.metric)
+    )
+    return [_shareless(gap) if gap.interval and gap.interval[0] <= 0.0 <= gap.interval[1] else gap for gap in ordered]
 
 
 def parted(verdict: Verdict) -> tuple[str, str]:
@@ -96,6 +102,15 @@ def ordered_rules(rules: Sequence[FairnessRule]) -> list[FairnessRule]:
     status = ("fail", "unknown", "pass", "not applicable")
     severity = ("block", "warn", "info")
     return sorted(rules, key=lambda rule: (status.index(rule.status), severity.index(rule.severity)))
+
+
+def _shareless(gap: Gap) -> Gap:
+    def bare(parts: Sequence[Part]) -> tuple[Part, ...]:
+        return tuple(replace(part, share=None) for part in parts)
+
+    causes = tuple(replace(cause, share=None, parts=bare(cause.parts)) for cause in gap.causes)
+    rest = replace(gap.unexplained, share=None, parts=bare(gap.unexplained.parts))
+    return replace(gap, causes=causes, unexplained=rest)
 
 
 def _cause(gap: Gap, cause: Cause) -> Row:
