@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class Columns:
         self.process_labels: dict[str, str] = {}
         self.thread_labels: dict[tuple[str, str], str] = {}
         self.phases: Counter[str] = Counter()
-        self._parts: list[EventTable] = []
+        self._columns: dict[str, list[NDArray[Any]]] = {field: [] for field in EventTable.__dataclass_fields__}
         self._kinds: dict[str, int] = {}
 
     def add(self, events: Sequence[Event], times: Sequence[Times] | None, offset: int) -> None:
@@ -121,14 +121,18 @@ class Columns:
             missing = np.flatnonzero(on_device & (column == NO_ID))
             if len(missing):
                 column[missing] = _ids([titles[i] for i in lane[missing].tolist()], NO_ID)
-        self._parts.append(table.select(self._sound(table, bad, offset)))
+        sound = table.select(self._sound(table, bad, offset))
+        for field, parts in self._columns.items():
+            parts.append(getattr(sound, field))
 
     def table(self) -> EventTable:
         """All events in file order."""
-        if not self._parts:
+        if not self._columns["name"]:
             self.add([], None, 0)
-        fields = EventTable.__dataclass_fields__
-        return EventTable(**{f: np.concatenate([getattr(part, f) for part in self._parts]) for f in fields})
+        for field, parts in self._columns.items():
+            # Column by column, so that the file is never held twice.
+            self._columns[field] = [np.concatenate(parts)]
+        return EventTable(**{field: whole for field, (whole,) in self._columns.items()})
 
     def process_titles(self) -> tuple[str, ...]:
         """Each process's id with its name and labels, as the trace's metadata gives them."""
