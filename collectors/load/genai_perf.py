@@ -54,12 +54,9 @@ class GenaiPerf:
         if not benches:
             raise BadInput(source.name, "no experiment with requests found", "Take the tool's own JSON export as it is")
         if len(benches) == 1:
-            benches = [_marked(benches[0])]
+            # Several experiments are several loads, which no summary beside the file can be told to belong to.
+            benches = [replace(benches[0], metadata=load_mark(TOOL, source.name))]
         return Reading(benches=tuple(benches), problems=tuple(problems))
-
-
-def _marked(result: BenchResult) -> BenchResult:
-    return replace(result, metadata={**result.metadata, **load_mark(TOOL, result.path)})
 
 
 def _experiment(experiment: Mapping[str, object], path: str, place: str) -> tuple[BenchResult | None, list[Problem]]:
@@ -81,7 +78,7 @@ def _experiment(experiment: Mapping[str, object], path: str, place: str) -> tupl
     asked = number(mode.get("value"))
     by_rate = mode.get("mode") == "request_rate"
     result = replace(
-        result_of(TOOL, path, rows, load_mark(TOOL, path)),
+        result_of(TOOL, path, rows, {}),
         request_rate=asked if by_rate else None,
         max_concurrency=count(asked) if mode.get("mode") == "concurrency" else None,
     )
