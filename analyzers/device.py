@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from profiler.analyzers.idle import Gaps, annotated_phases, gaps_on_cpu, gaps_on_device
 from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
+from profiler.analyzers.layers import ROLES, Layers, layers_of, parts_of
 from profiler.analyzers.operators import innermost
 from profiler.analyzers.timeline import COMMUNICATION as COMM_TIER
 from profiler.analyzers.timeline import COMPUTE, COPY, Sweep, sweep, whole_nanoseconds
@@ -62,7 +63,11 @@ class KernelTotal:
 
 @dataclass(frozen=True)
 class DeviceAccount:
-    """One device of one trace. ``busy`` (ns by category) adds up to ``busy_ns``; with ``idle`` to ``window_ns``."""
+    """One device of one trace. ``busy`` (ns by category) adds up to ``busy_ns``; with ``idle`` to ``window_ns``.
+
+    ``roles`` is the busy time once more, by what the kernels do in the model (adds up to ``busy_ns``); empty where no
+    attention was recognised, so that the place of the others can't be told. ``layers`` is the count of most steps.
+    """
 
     trace: str
     device: str
@@ -73,6 +78,8 @@ class DeviceAccount:
     window_ns: int
     busy: Mapping[str, int]
     idle: Mapping[str, int]
+    roles: Mapping[str, int]
+    layers: int | None
     unclassified_share: float | None
     steps: StepCosts | None
     totals: tuple[KernelTotal, ...]
@@ -147,6 +154,7 @@ def _account(
     kernel_time = float(swept.share[computing].sum())
     unknown = float(swept.share[computing & ~classes.known[events.name]].sum())
     idle_total = swept.window - swept.busy
+    layers = _layers(trace, events, links, "kernel_families" if operators is None else "operator_families")
     return DeviceAccount(
         trace=trace.path,
         device=device,
@@ -157,11 +165,24 @@ def _account(
         window_ns=swept.window,
         busy=whole_nanoseconds(busy, swept.busy),
         idle=whole_nanoseconds(gaps.by_cause(), idle_total) if idle_total else {},
+        roles={} if layers.usual is None else _by_role(layers, swept),
+        layers=layers.usual,
         unclassified_share=unknown / kernel_time if kernel_time else None,
         steps=_step_costs(trace, events, links, classes, swept, gaps, spans),
         totals=_totals(trace, events, links, classes, swept),
         launches_known=float(np.mean(links.call >= 0)) if operators is None else None,
     )
+
+
+def _layers(trace: Trace, events: EventTable, links: Launched, table: str) -> Layers:
+    parts = parts_of(trace.names, np.unique(events.name).astype(np.int64), table)
+    return layers_of(parts[events.name], links.step)
+
+
+def _by_role(layers: Layers, swept: Sweep) -> dict[str, int]:
+    shares = np.bincount(layers.role, swept.share, minlength=len(ROLES))
+    parts = {role: float(ns) for role, ns in zip(ROLES, shares, strict=True) if ns > 0}
+    return whole_nanoseconds(parts, swept.busy)
 
 
 def _step_costs(
