@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from profiler.analyzers.graphs import GraphUse, graph_use
 from profiler.analyzers.idle import Gaps, annotated_phases, gaps_on_cpu, gaps_on_device
 from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
 from profiler.analyzers.layers import ROLES, Layers, layers_of, parts_of
@@ -82,6 +83,7 @@ class DeviceAccount:
     layers: int | None
     unclassified_share: float | None
     steps: StepCosts | None
+    graphs: GraphUse | None
     totals: tuple[KernelTotal, ...]
     launches_known: float | None
 
@@ -169,6 +171,7 @@ def _account(
         layers=layers.usual,
         unclassified_share=unknown / kernel_time if kernel_time else None,
         steps=_step_costs(trace, events, links, classes, swept, gaps, spans),
+        graphs=graph_use(trace, events, links, swept.share, gaps, spans, _attending(events, classes)),
         totals=_totals(trace, events, links, classes, swept),
         launches_known=float(np.mean(links.call >= 0)) if operators is None else None,
     )
@@ -177,6 +180,11 @@ def _account(
 def _layers(trace: Trace, events: EventTable, links: Launched, table: str) -> Layers:
     parts = parts_of(trace.names, np.unique(events.name).astype(np.int64), table)
     return layers_of(parts[events.name], links.step)
+
+
+def _attending(events: EventTable, classes: Classified) -> NDArray[np.bool_]:
+    attention = np.array([category in ("attention", "linear_attn") for category in classes.categories], bool)
+    return attention[classes.code[events.name]]
 
 
 def _by_role(layers: Layers, swept: Sweep) -> dict[str, int]:

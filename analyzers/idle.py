@@ -7,6 +7,7 @@ waited for another stream or for itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,10 +22,12 @@ from profiler.model.trace import EventTable, Kind, Trace
 # Idle causes. The part before the colon says where the gap lies; the part after it what filled it.
 IN_STEP_LAUNCH: Final = "in step: launch"
 IN_STEP_DEVICE: Final = "in step: device"
+IN_STEP_SYNC: Final = "in step: synchronise"
 IN_STEP_HOST: Final = "in step: host"
 IN_STEP_UNKNOWN: Final = "in step: not known"
 BETWEEN_PREFIX: Final = "between steps: "
 BETWEEN_HOST: Final = BETWEEN_PREFIX + "host"
+BETWEEN_LAUNCH: Final = BETWEEN_PREFIX + "launch"
 BETWEEN_DEVICE: Final = BETWEEN_PREFIX + "device"
 BETWEEN_UNKNOWN: Final = BETWEEN_PREFIX + "not known"
 OUTSIDE: Final = "outside the steps"
@@ -33,11 +36,13 @@ NO_WORK: Final = "no work"
 
 @dataclass(frozen=True)
 class Gaps:
-    """Idle pieces as columns of one length: nanoseconds, the cause, and the step that ends the gap (-1: none)."""
+    """Idle pieces as columns of one length: nanoseconds, the cause, and the step (-1: none) and the device event (its
+    row among those given) that end the gap."""
 
     nanoseconds: Floats
     cause: tuple[str, ...]
     step: Ints
+    event: Ints
 
     def by_cause(self) -> dict[str, float]:
         """Nanoseconds by cause, in alphabetical order of the causes."""
@@ -57,7 +62,8 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     late = known & (_effective(events, links)[after] >= swept.gap_start)
     inside = np.full(len(owner), True) if not len(spans) else owner == links.step[before]
     outside = np.full(len(owner), False) if not len(spans) else owner < 0
-    cause = np.where(inside, np.where(late, _LAUNCH, np.where(known, _DEVICE, _UNKNOWN)), 0)
+    waited = _after_synchronising(trace, links, call, swept.gap_start, launch)
+    cause = np.where(inside, np.where(late, np.where(waited, _SYNC, _LAUNCH), np.where(known, _DEVICE, _UNKNOWN)), 0)
     cause = np.where(~inside, np.where(known, np.where(late, _HOST, _BETWEEN_DEVICE), _BETWEEN_UNKNOWN), cause)
     cause = np.where(outside, _OUTSIDE, cause)
     owner = owner if len(spans) else np.full(len(owner), -1, np.int64)
@@ -67,13 +73,43 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     for i in np.flatnonzero(cause == _HOST).tolist():
         start, end = int(swept.gap_start[i]), int(swept.gap_end[i])
         thread = int(links.calls.thread[call[i]])
-        pieces.between(phases, thread, start, min(int(launch[i]), end), end, int(owner[i]))
+        # A call that began before the gap and took effect in it fills all of it.
+        called = min(max(int(launch[i]), start), end)
+        pieces.between(phases, thread, start, called, end, (int(owner[i]), int(after[i])))
     whole = cause != _HOST
     return pieces.done(
         (swept.gap_end - swept.gap_start)[whole].astype(np.float64),
         [_CAUSES[code] for code in cause[whole].tolist()],
         np.where(cause == _OUTSIDE, -1, owner)[whole],
+        after[whole],
     )
+
+
+# Calls in which the host waits for the device, whatever their prefix (cuda, cu, hip).
+_SYNCHRONISE: Final = re.compile(r"(?:Stream|Event|Device|Ctx)Synchronize|StreamWaitValue|hipMemcpyWithStream$")
+
+
+def _after_synchronising(trace: Trace, links: Launched, call: Ints, gap_start: Ints, launch: Ints) -> np.ndarray:
+    """Which gaps began while the thread of the launch that ends them waited for the device: it could only launch
+    once the device had run dry."""
+    found = np.zeros(len(call), bool)
+    waits = _synchronising(trace)
+    if not len(waits) or not len(links.calls):
+        return found
+    thread = links.calls.thread[call]
+    for one in np.unique(waits.thread).tolist():
+        rows = waits.select(waits.thread == one)
+        rows = rows.select(np.argsort(rows.end, kind="stable"))
+        gaps = np.flatnonzero((call >= 0) & (thread == one))
+        last = np.searchsorted(rows.end, launch[gaps], side="right") - 1
+        found[gaps] = (last >= 0) & (rows.end[np.maximum(last, 0)] >= gap_start[gaps])
+    return found
+
+
+def _synchronising(trace: Trace) -> EventTable:
+    calls = trace.events.of(Kind.LAUNCH)
+    waiting = np.array([bool(_SYNCHRONISE.search(name)) for name in trace.names], bool)
+    return calls.select(waiting[calls.name]) if len(calls) else calls
 
 
 def _effective(events: EventTable, links: Launched) -> Ints:
@@ -92,8 +128,16 @@ def _effective(events: EventTable, links: Launched) -> Ints:
 
 
 # Codes of the causes that a whole gap can have.
-_LAUNCH, _DEVICE, _UNKNOWN, _BETWEEN_DEVICE, _BETWEEN_UNKNOWN, _OUTSIDE, _HOST = range(7)
-_CAUSES: Final = (IN_STEP_LAUNCH, IN_STEP_DEVICE, IN_STEP_UNKNOWN, BETWEEN_DEVICE, BETWEEN_UNKNOWN, OUTSIDE)
+_LAUNCH, _DEVICE, _SYNC, _UNKNOWN, _BETWEEN_DEVICE, _BETWEEN_UNKNOWN, _OUTSIDE, _HOST = range(8)
+_CAUSES: Final = (
+    IN_STEP_LAUNCH,
+    IN_STEP_DEVICE,
+    IN_STEP_SYNC,
+    IN_STEP_UNKNOWN,
+    BETWEEN_DEVICE,
+    BETWEEN_UNKNOWN,
+    OUTSIDE,
+)
 
 
 def gaps_on_cpu(trace: Trace, events: EventTable, swept: Sweep, spans: Spans) -> Gaps:
@@ -102,7 +146,7 @@ def gaps_on_cpu(trace: Trace, events: EventTable, swept: Sweep, spans: Spans) ->
     pieces = _Pieces()
     for gap_start, gap_end in zip(swept.gap_start.tolist(), swept.gap_end.tolist(), strict=True):
         if not len(spans):
-            pieces.add(gap_end - gap_start, IN_STEP_HOST, -1)
+            pieces.add(gap_end - gap_start, IN_STEP_HOST)
             continue
         first = int(np.searchsorted(spans.start, gap_start, side="right")) - 1
         last = int(np.searchsorted(spans.start, gap_end, side="left")) - 1
@@ -111,13 +155,13 @@ def gaps_on_cpu(trace: Trace, events: EventTable, swept: Sweep, spans: Spans) ->
             inside = min(int(spans.end[owner]), gap_end) if owner >= 0 else gap_start
             until = min(int(spans.start[owner + 1]), gap_end) if owner + 1 < len(spans) else gap_end
             if inside > cursor:
-                pieces.add(inside - cursor, IN_STEP_HOST, owner)
+                pieces.add(inside - cursor, IN_STEP_HOST, (owner, -1))
                 cursor = inside
             # What follows a span is spent on the way to the next step.
             ends_at = owner + 1 if owner + 1 < len(spans) and until == int(spans.start[owner + 1]) else owner
             if until > cursor:
                 thread = int(spans.thread[max(owner, 0)]) if spans.thread is not None else -1
-                pieces.between(phases, thread, cursor, until, until, ends_at)
+                pieces.between(phases, thread, cursor, until, until, (ends_at, -1))
                 cursor = until
     return pieces.done()
 
@@ -133,18 +177,25 @@ def annotated_phases(trace: Trace) -> float:
 
 
 class _Phases:
-    """Annotated host phases (receive, schedule, prepare_inputs, …) by thread, outer and inner, sorted by start."""
+    """What a thread was doing, sorted by start: annotated host phases (receive, schedule, prepare_inputs, …), and
+    where none is annotated, calls that wait for the device and framework operators."""
 
     def __init__(self, trace: Trace) -> None:
         events = trace.events
+        annotated = np.zeros(len(trace.names), bool)
+        annotated[sorted(trace.phases)] = True
+        waiting = np.array([bool(_SYNCHRONISE.search(name)) for name in trace.names], bool)
         host = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
-        marked = host & np.isin(events.name, np.array(sorted(trace.phases), np.int32))
-        table = events.select(marked)
-        table = table.select(np.argsort(table.start, kind="stable"))
+        waits = (events.kind == Kind.LAUNCH) & waiting[events.name]
+        table = events.select((host & annotated[events.name]) | (events.kind == Kind.OPERATOR) | waits)
+        # A phase goes before the operator that begins with it.
+        table = table.select(np.lexsort((~annotated[table.name], -table.duration, table.start)))
         self._by_thread: dict[int, tuple[Ints, Ints, list[str]]] = {}
         for thread in np.unique(table.thread).tolist():
             rows = table.select(table.thread == thread)
-            names = [trace.phases[i] for i in rows.name.tolist()]
+            names = [
+                trace.phases.get(name, "synchronise" if waiting[name] else "operators") for name in rows.name.tolist()
+            ]
             self._by_thread[thread] = (rows.start, np.maximum.accumulate(rows.end), names)
 
     def cover(self, thread: int, start: int, end: int) -> list[tuple[str, int]]:
@@ -166,27 +217,38 @@ class _Pieces:
     def __init__(self) -> None:
         self._lengths: list[float] = []
         self._causes: list[str] = []
-        self._steps: list[int] = []
+        self._ends: list[tuple[int, int]] = []
 
-    def add(self, nanoseconds: float, cause: str, step: int) -> None:
+    def add(self, nanoseconds: float, cause: str, end: tuple[int, int] = (-1, -1)) -> None:
+        """``end``: the step and the device event that end the gap."""
         if nanoseconds > 0:
             self._lengths.append(float(nanoseconds))
             self._causes.append(cause)
-            self._steps.append(step)
+            self._ends.append(end)
 
-    def between(self, phases: _Phases, thread: int, start: int, launch: int, end: int, step: int) -> None:
+    def between(
+        self, phases: _Phases, thread: int, start: int, launch: int, end: int, ends: tuple[int, int]
+    ) -> None:
         """A gap between two steps: the host's phases until the launch call began, then the launch itself."""
         covered = phases.cover(thread, start, launch)
         for phase, length in covered:
-            self.add(length, NO_WORK if phase == "idle" else BETWEEN_PREFIX + phase, step)
-        self.add(launch - start - sum(length for _, length in covered), BETWEEN_HOST, step)
-        self.add(end - launch, BETWEEN_PREFIX + "launch", step)
+            self.add(length, NO_WORK if phase == "idle" else BETWEEN_PREFIX + phase, ends)
+        self.add(launch - start - sum(length for _, length in covered), BETWEEN_HOST, ends)
+        self.add(end - launch, BETWEEN_LAUNCH, ends)
 
-    def done(self, lengths: Floats | None = None, causes: Sequence[str] = (), steps: Ints | None = None) -> Gaps:
+    def done(
+        self,
+        lengths: Floats | None = None,
+        causes: Sequence[str] = (),
+        steps: Ints | None = None,
+        events: Ints | None = None,
+    ) -> Gaps:
         """All pieces, with those that were classified elsewhere."""
         none = np.zeros(0, np.int64)
+        ends = np.array(self._ends, np.int64).reshape(-1, 2)
         return Gaps(
             np.concatenate([np.array(self._lengths), none if lengths is None else lengths]),
             (*self._causes, *causes),
-            np.concatenate([np.array(self._steps, np.int64), none if steps is None else steps]),
+            np.concatenate([ends[:, 0], none if steps is None else steps]),
+            np.concatenate([ends[:, 1], none if events is None else events]),
         )

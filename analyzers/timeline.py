@@ -20,6 +20,8 @@ COMPUTE: Final = 0
 COMMUNICATION: Final = 1
 COPY: Final = 2
 TIERS: Final = (COMPUTE, COMMUNICATION, COPY)
+# Sums of double-precision shares may be off by this much.
+ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,14 @@ def sweep(start: Ints, end: Ints, tier: NDArray[np.int64]) -> Sweep:
 
 
 def whole_nanoseconds(parts: Mapping[str, float], total: int) -> dict[str, int]:
-    """Parts rounded to integers that add up to ``total`` exactly (largest remainder)."""
+    """Parts rounded to integers that add up to ``total`` exactly (largest remainder).
+
+    Raises ValueError where more than rounding would have to be spread over them: then something was counted twice.
+    """
     floors = {name: int(np.floor(value + 1e-6)) for name, value in parts.items()}
     left = total - sum(floors.values())
+    if abs(left) > len(parts) + total * ROUNDING:
+        raise ValueError(f"parts of {sum(parts.values()):.0f} ns do not add up to {total} ns")
     order = sorted(parts, key=lambda name: (floors[name] - parts[name], name))
     step = 1 if left > 0 else -1
     for i in range(abs(left)):
