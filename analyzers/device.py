@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from profiler.analyzers.communication import Collectives, collectives_of
 from profiler.analyzers.graphs import GraphUse, graph_use
 from profiler.analyzers.idle import Gaps, annotated_phases, gaps_on_cpu, gaps_on_device
 from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
@@ -29,13 +30,14 @@ CPU: Final = "cpu"
 
 @dataclass(frozen=True)
 class StepCosts:
-    """Per step of the trace (columns of one length): seconds by busy category and by idle cause, kernels launched,
-    of these replayed by a graph, and graph launches. ``launching`` is the host time from a step's first launch call to
+    """Per step of the trace (columns of one length): seconds by busy category, by role in the model and by idle cause,
+    kernels launched, of these replayed by a graph, and graph launches. ``launching`` is the host time from a step's first launch call to
     the end of its last (NaN where the trace has no launches), ``phases`` the annotated host phases of a step, seconds
     on average."""
 
     spans: Spans
     busy: Mapping[str, Floats]
+    roles: Mapping[str, Floats]
     idle: Mapping[str, Floats]
     kernels: Ints
     replayed: Ints
@@ -84,6 +86,7 @@ class DeviceAccount:
     unclassified_share: float | None
     steps: StepCosts | None
     graphs: GraphUse | None
+    collectives: Collectives
     totals: tuple[KernelTotal, ...]
     launches_known: float | None
 
@@ -170,8 +173,9 @@ def _account(
         roles={} if layers.usual is None else _by_role(layers, swept),
         layers=layers.usual,
         unclassified_share=unknown / kernel_time if kernel_time else None,
-        steps=_step_costs(trace, events, links, classes, swept, gaps, spans),
+        steps=_step_costs(trace, events, links, classes, layers, swept, gaps, spans),
         graphs=graph_use(trace, events, links, swept.share, gaps, spans, _attending(events, classes)),
+        collectives=collectives_of(trace, events, classes, swept.share),
         totals=_totals(trace, events, links, classes, swept),
         launches_known=float(np.mean(links.call >= 0)) if operators is None else None,
     )
@@ -198,6 +202,7 @@ def _step_costs(
     events: EventTable,
     links: Launched,
     classes: Classified,
+    layers: Layers,
     swept: Sweep,
     gaps: Gaps,
     spans: Spans,
@@ -214,6 +219,11 @@ def _step_costs(
         name: np.bincount(step[rows], swept.share[rows], minlength=n) / 1e9
         for i, name in enumerate(classes.categories)
         if (rows := owned & (code == i)).any()
+    }
+    roles = {
+        name: np.bincount(step[rows], swept.share[rows], minlength=n) / 1e9
+        for i, name in enumerate(ROLES)
+        if layers.usual is not None and (rows := owned & (layers.role == i)).any()
     }
     idle = {}
     gap_row = row[gaps.step]
@@ -240,6 +250,7 @@ def _step_costs(
     return StepCosts(
         spans=kept,
         busy=busy,
+        roles=roles,
         idle=idle,
         kernels=np.bincount(step[kernel], minlength=n),
         replayed=np.bincount(step[kernel & by_graph], minlength=n),
