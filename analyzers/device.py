@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.analyzers.communication import Collectives, collectives_of
+from profiler.analyzers.critical_path import CriticalPath, critical_path
 from profiler.analyzers.graphs import GraphUse, graph_use
 from profiler.analyzers.idle import Gaps, annotated_phases, gaps_on_cpu, gaps_on_device
 from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
@@ -87,6 +88,7 @@ class DeviceAccount:
     steps: StepCosts | None
     graphs: GraphUse | None
     collectives: Collectives
+    path: CriticalPath | None
     totals: tuple[KernelTotal, ...]
     launches_known: float | None
 
@@ -176,6 +178,7 @@ def _account(
         steps=_step_costs(trace, events, links, classes, layers, swept, gaps, spans),
         graphs=graph_use(trace, events, links, swept.share, gaps, spans, _attending(events, classes)),
         collectives=collectives_of(trace, events, classes, swept.share),
+        path=critical_path(trace, events, links, classes, swept),
         totals=_totals(trace, events, links, classes, swept),
         launches_known=float(np.mean(links.call >= 0)) if operators is None else None,
     )

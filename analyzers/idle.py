@@ -59,15 +59,15 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     owner, call = links.step[after], links.call[after]
     known = call >= 0
     launch = links.calls.start[call] if len(links.calls) else np.zeros(len(call), np.int64)
-    late = known & (_effective(events, links)[after] >= swept.gap_start)
+    late = known & (effective_launch(events, links)[after] >= swept.gap_start)
     inside = np.full(len(owner), True) if not len(spans) else owner == links.step[before]
     outside = np.full(len(owner), False) if not len(spans) else owner < 0
-    waited = _after_synchronising(trace, links, call, swept.gap_start, launch)
+    waited = _ran_dry(trace, links, call, swept.gap_start, launch)
     cause = np.where(inside, np.where(late, np.where(waited, _SYNC, _LAUNCH), np.where(known, _DEVICE, _UNKNOWN)), 0)
     cause = np.where(~inside, np.where(known, np.where(late, _HOST, _BETWEEN_DEVICE), _BETWEEN_UNKNOWN), cause)
     cause = np.where(outside, _OUTSIDE, cause)
     owner = owner if len(spans) else np.full(len(owner), -1, np.int64)
-    phases = _Phases(trace)
+    phases = HostActivity(trace)
     pieces = _Pieces()
     # Only a gap that the host made between two steps is looked at one by one: its phases fill it.
     for i in np.flatnonzero(cause == _HOST).tolist():
@@ -89,11 +89,11 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
 _SYNCHRONISE: Final = re.compile(r"(?:Stream|Event|Device|Ctx)Synchronize|StreamWaitValue|hipMemcpyWithStream$")
 
 
-def _after_synchronising(trace: Trace, links: Launched, call: Ints, gap_start: Ints, launch: Ints) -> np.ndarray:
+def _ran_dry(trace: Trace, links: Launched, call: Ints, gap_start: Ints, launch: Ints) -> np.ndarray:
     """Which gaps began while the thread of the launch that ends them waited for the device: it could only launch
     once the device had run dry."""
     found = np.zeros(len(call), bool)
-    waits = _synchronising(trace)
+    waits = synchronising(trace)
     if not len(waits) or not len(links.calls):
         return found
     thread = links.calls.thread[call]
@@ -106,13 +106,14 @@ def _after_synchronising(trace: Trace, links: Launched, call: Ints, gap_start: I
     return found
 
 
-def _synchronising(trace: Trace) -> EventTable:
+def synchronising(trace: Trace) -> EventTable:
+    """The calls in which a host thread waited for the device."""
     calls = trace.events.of(Kind.LAUNCH)
     waiting = np.array([bool(_SYNCHRONISE.search(name)) for name in trace.names], bool)
     return calls.select(waiting[calls.name]) if len(calls) else calls
 
 
-def _effective(events: EventTable, links: Launched) -> Ints:
+def effective_launch(events: EventTable, links: Launched) -> Ints:
     """The earliest instant at which each event's launch could have started it: the end of the call plus the shortest
     delay seen in this trace, but not before the call began.
 
@@ -123,8 +124,12 @@ def _effective(events: EventTable, links: Launched) -> Ints:
     if not known.any():
         return np.zeros(len(events), np.int64)
     begin, end = links.calls.start[links.call], links.calls.end[links.call]
-    delay = int(np.percentile((events.start - end)[known], 1))
-    return np.maximum(begin, end + delay)
+    # A copy's call can return after the copy: when it took effect is not known, only when it was made.
+    returned = known & ~((events.kind == Kind.MEMCPY) & (end > events.start))
+    if not returned.any():
+        return begin
+    delay = int(np.percentile((events.start - end)[returned], 1))
+    return np.where(returned, np.maximum(begin, end + delay), begin)
 
 
 # Codes of the causes that a whole gap can have.
@@ -142,7 +147,7 @@ _CAUSES: Final = (
 
 def gaps_on_cpu(trace: Trace, events: EventTable, swept: Sweep, spans: Spans) -> Gaps:
     """The gaps of a CPU engine's worker: inside a step's span the host, outside it whatever phase is annotated."""
-    phases = _Phases(trace)
+    phases = HostActivity(trace)
     pieces = _Pieces()
     for gap_start, gap_end in zip(swept.gap_start.tolist(), swept.gap_end.tolist(), strict=True):
         if not len(spans):
@@ -176,7 +181,7 @@ def annotated_phases(trace: Trace) -> float:
     return float(sweep(marked.start, marked.end, np.zeros(len(marked), np.int64)).busy) / 1e9 if len(marked) else 0.0
 
 
-class _Phases:
+class HostActivity:
     """What a thread was doing, sorted by start: annotated host phases (receive, schedule, prepare_inputs, …), and
     where none is annotated, calls that wait for the device and framework operators."""
 
@@ -227,7 +232,7 @@ class _Pieces:
             self._ends.append(end)
 
     def between(
-        self, phases: _Phases, thread: int, start: int, launch: int, end: int, ends: tuple[int, int]
+        self, phases: HostActivity, thread: int, start: int, launch: int, end: int, ends: tuple[int, int]
     ) -> None:
         """A gap between two steps: the host's phases until the launch call began, then the launch itself."""
         covered = phases.cover(thread, start, launch)

@@ -125,7 +125,9 @@ def shape_of(facts: Mapping[str, Fact[object]]) -> Shape | None:
     layers, vocabulary = whole("num_layers"), whole("vocab_size")
     if layers is None or vocabulary is None or intermediate is None or not heads:
         return None
-    weight = _bytes(facts, "setting.quantization") or _bytes(facts, "model.quantization") or _bytes(facts, "model.dtype")
+    weight = (
+        _bytes(facts, "setting.quantization") or _bytes(facts, "model.quantization") or _bytes(facts, "model.dtype")
+    )
     weight = weight or _bytes(facts, "setting.dtype")
     if weight is None:
         return None
