@@ -1,7 +1,7 @@
-"""Collectives: what of them compute hides, and across ranks what was waiting for the slowest and what was transfer.
+"""Collectives: what compute hides of them, and across ranks what was transfer and what waiting for the slowest.
 
-The ranks of one collective leave it nearly together, whenever each arrived. So the ends of matched collectives align the
-ranks' clocks, and within one collective the rank that spent the least time in it arrived last: that time is the
+The ranks of one collective leave it nearly together, whenever each arrived. So the ends of matched collectives align
+the ranks' clocks, and within one collective the rank that spent the least time in it arrived last: that time is the
 transfer, and what the others spent beyond it is waiting.
 """
 
@@ -74,8 +74,8 @@ def totals_of(collectives: Collectives) -> tuple[CollectiveTotal, ...]:
 
 @dataclass(frozen=True)
 class RankWait:
-    """One rank's part in the matched collectives; seconds. ``offset`` is its clock minus the first rank's; ``last`` is how
-    often it arrived last, ``kept_waiting`` what the other ranks waited for it then, on average a rank."""
+    """One rank's part in the matched collectives; seconds. ``offset`` is its clock minus the first rank's; ``last``
+    is how often it arrived last, ``kept_waiting`` what the other ranks waited for it then, on average a rank."""
 
     trace: str
     offset: float
@@ -87,8 +87,8 @@ class RankWait:
 
 @dataclass(frozen=True)
 class AcrossRanks:
-    """Matched collectives of several ranks. ``spread`` is the median distance of the ranks' ends after alignment, seconds:
-    waits below it can't be told from the clocks' error. ``unmatched`` counts collectives that not every rank has."""
+    """Matched collectives of several ranks. ``spread`` is the median distance of the ranks' ends after alignment,
+    seconds: waits below it can't be told from the clocks' error. ``unmatched`` counts those that not every rank has."""
 
     matched: int
     unmatched: int

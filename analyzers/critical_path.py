@@ -117,8 +117,8 @@ class _Walk:
         return spent * (room / total) if total > room > 0 else spent
 
     def host(self, row: int, begin: int) -> tuple[int, dict[str, float]]:
-        """(since when the launching thread is on the path, ns by phase since then): since it last waited for the device,
-        or where no such wait is recorded, since the device ran dry."""
+        """(since when the launching thread is on the path, ns by phase since then): since it last waited for the
+        device, or where no such wait is recorded, since the device ran dry."""
         call = int(self._links.call[row])
         launch = min(int(self._links.calls.start[call]), begin)
         thread = int(self._links.calls.thread[call])

@@ -32,9 +32,9 @@ CPU: Final = "cpu"
 @dataclass(frozen=True)
 class StepCosts:
     """Per step of the trace (columns of one length): seconds by busy category, by role in the model and by idle cause,
-    kernels launched, of these replayed by a graph, and graph launches. ``launching`` is the host time from a step's first launch call to
-    the end of its last (NaN where the trace has no launches), ``phases`` the annotated host phases of a step, seconds
-    on average."""
+    kernels launched, of these replayed by a graph, and graph launches. ``launching`` is the host time from a step's
+    first launch call to the end of its last (NaN where the trace has no launches), ``phases`` the annotated host
+    phases of a step, seconds on average."""
 
     spans: Spans
     busy: Mapping[str, Floats]

@@ -26,8 +26,8 @@ MODES: Final[tuple[Mode, ...]] = ("full", "pieces", "eager")
 
 @dataclass(frozen=True)
 class GraphUse:
-    """``mode`` (index into MODES), ``sequences``, ``tokens`` and ``seconds`` (kernel time) are columns of one length, one row a
-    step; -1 where an annotation does not state sequences or tokens. The rest are totals of the device."""
+    """``mode`` (index into MODES), ``sequences``, ``tokens`` and ``seconds`` (kernel time) are columns of one length,
+    one row a step; -1 where an annotation does not state sequences or tokens. The rest are totals of the device."""
 
     mode: NDArray[np.int8]
     phase: tuple[str | None, ...]

@@ -5,12 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.device_figures import device_figures
 from profiler.analyzers.diagnosis import engine_of, problems_of
 from profiler.analyzers.gap.measured import trace_load
+from profiler.analyzers.host import host_figures, stack_figures
 from profiler.analyzers.metrics import metrics_of
+from profiler.analyzers.serving_figures import serving_figures
 from profiler.analyzers.trust import checks_of
 from profiler.model.diagnosis import DocumentProblem
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, InspectedTrust, Inspection
+from profiler.model.inspection import (
+    SECTIONS,
+    Figure,
+    InspectedDevice,
+    InspectedFile,
+    InspectedSteps,
+    InspectedTrust,
+    Inspection,
+)
 from profiler.model.requests import Floats
 from profiler.model.run import Run
 
@@ -56,7 +67,17 @@ def inspect(run: Run) -> Inspection:
             for trace in run.traces
             for c in checks_of(trace)
         ),
+        figures=_figures(run, accounts),
     )
+
+
+def _figures(run: Run, accounts: list[DeviceAccount]) -> tuple[Figure, ...]:
+    """Every figure, in the order of the sections."""
+    host = [
+        figure for trace in run.traces for figure in host_figures(trace, [a for a in accounts if a.trace == trace.path])
+    ]
+    found = (*serving_figures(run), *device_figures(run, accounts), *host, *stack_figures(run.stacks))
+    return tuple(sorted(found, key=lambda figure: SECTIONS.index(figure.section)))
 
 
 def _device(account: DeviceAccount) -> InspectedDevice:
@@ -70,6 +91,8 @@ def _device(account: DeviceAccount) -> InspectedDevice:
         window_seconds=account.window_ns / 1e9,
         categories={name: ns / 1e9 for name, ns in sorted(account.busy.items(), key=lambda item: -item[1])},
         idle={name: ns / 1e9 for name, ns in sorted(account.idle.items(), key=lambda item: -item[1])},
+        roles={name: ns / 1e9 for name, ns in sorted(account.roles.items(), key=lambda item: -item[1])},
+        layers=account.layers,
         unclassified_share=account.unclassified_share,
     )
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from markupsafe import Markup
-
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports.breakdown import names
-from profiler.reports.page import Section, asset, fragment, hash_source
+from profiler.reports.page import Drawn, Section, asset, whole
 from profiler.reports.sections import fairness, gaps, kernels, measurement, metrics, problems, recommendations, verdict
 from profiler.reports.trimming import LIMITS, trim
 
@@ -38,31 +36,12 @@ def to_html(diagnosis: Diagnosis) -> str:
 
 
 def _page(diagnosis: Diagnosis, left_out: tuple[str, ...]) -> str:
-    drawn = [(section, section.draw(diagnosis)) for section in _SECTIONS]
-    # plotly looks for the second, empty style element and then adds no rules of its own
-    styles, scripts = [asset("report.css"), Markup("")], [asset("plotly-basic.min.js"), asset("report.js")]
-    return str(
-        fragment(
-            "page.html.j2",
-            title=" and ".join(dict.fromkeys(names(diagnosis))),
-            policy=_policy(styles, scripts),
-            style=styles[0],
-            scripts=scripts,
-            verdict=verdict.draw(diagnosis),
-            sections=[(section, content) for section, content in drawn if content],
-            left_out=left_out,
-        )
+    drawn = [Drawn(section.anchor, section.title, section.draw(diagnosis)) for section in _SECTIONS]
+    return whole(
+        kind="Diagnosis",
+        title=" and ".join(dict.fromkeys(names(diagnosis))),
+        head=verdict.draw(diagnosis),
+        sections=[section for section in drawn if section.content],
+        scripts=[asset("plotly-basic.min.js"), asset("report.js")],
+        left_out=left_out,
     )
-
-
-def _policy(styles: list[Markup], scripts: list[Markup]) -> Markup:
-    style, script = (" ".join(hash_source(str(text)) for text in texts) for texts in (styles, scripts))
-    rules = (
-        "default-src 'none'",
-        f"script-src {script}",
-        f"style-src {style}",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return Markup("; ".join(rules))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,49 @@ class Section:
     anchor: str
     title: str
     draw: Callable[[Diagnosis], Markup]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A section with its content."""
+
+    anchor: str
+    title: str
+    content: Markup
+
+
+def whole(
+    *, kind: str, title: str, head: Markup, sections: Sequence[Drawn], scripts: list[Markup], left_out: Sequence[str]
+) -> str:
+    """The page: ``head`` stands above the sections, ``left_out`` names what was cut for its size."""
+    # plotly looks for the second, empty style element and then adds no rules of its own
+    styles = [asset("report.css"), Markup("")]
+    return str(
+        fragment(
+            "page.html.j2",
+            kind=kind,
+            title=title,
+            policy=_policy(styles, scripts),
+            style=styles[0],
+            scripts=scripts,
+            head=head,
+            sections=sections,
+            left_out=left_out,
+        )
+    )
+
+
+def _policy(styles: Sequence[Markup], scripts: Sequence[Markup]) -> Markup:
+    style, script = (" ".join(hash_source(str(text)) for text in texts) for texts in (styles, scripts))
+    rules = (
+        "default-src 'none'",
+        f"script-src {script}",
+        f"style-src {style}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return Markup("; ".join(rules))
 
 
 def fragment(template: str, **context: Any) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -16,6 +17,7 @@ from profiler.reports.safe_text import plain
 
 _MARK = {"error": "red", "warning": "yellow", "fail": "red", "unknown": "yellow"}
 _FEW, _MANY = 5, 50
+_MOST_FIGURES = 12
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> None:
@@ -53,9 +55,19 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
         title = f"{device.device} {device.name or ''}".strip()
         _heading(console, title, f"{device.kernels:,} kernels in {device.trace}")
         console.print(terminal_tables.device(device))
+        if device.roles:
+            console.print(terminal_tables.roles(device))
+            console.print(Text(f"  {device.layers} layers found in the order of the kernels", "dim"))
     hidden = len(inspection.devices) - _FEW
     if hidden > 0 and not verbose:
         console.print(Text(f"  {wording.more(hidden)} devices", "dim"))
+    for section, figures in groupby(inspection.figures, key=lambda figure: figure.section):
+        rows = list(figures)
+        shown = rows if verbose else rows[:_MOST_FIGURES]
+        _heading(console, section[0].upper() + section[1:])
+        console.print(terminal_tables.figures(shown, verbose))
+        if len(shown) < len(rows):
+            console.print(Text(f"  {wording.more(len(rows) - len(shown))} figures", "dim"))
     failed = [check for check in inspection.trust if check.passed is False]
     if inspection.trust and (failed or verbose):
         _heading(console, "Completeness of the traces")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.model.diagnosis import Evidence, Gap, KernelRow, Part
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps
+from profiler.model.inspection import Figure, InspectedDevice, InspectedFile, InspectedSteps
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import Row, rows
 from profiler.reports.safe_text import plain
@@ -153,6 +153,28 @@ def device(item: InspectedDevice) -> Table:
     busy = numbers.percent(item.busy_seconds / share)
     table.add_row(*_texts(["busy", scale.plain(item.busy_seconds), busy]))
     table.add_row(*_texts(["window", scale.plain(item.window_seconds), numbers.percent(1.0)]), style="bold")
+    return table
+
+
+def roles(item: InspectedDevice) -> Table:
+    """The device's busy time by what the kernels do in the model."""
+    busy = item.busy_seconds or float("nan")
+    scale = numbers.scale_for("s", item.busy_seconds)
+    table = _table("role", f"time, {scale.unit}", "of the busy time")
+    for name, seconds in item.roles.items():
+        table.add_row(*_texts([name, scale.plain(seconds), numbers.percent(seconds / busy)]))
+    return table
+
+
+def figures(every: Iterable[Figure], verbose: bool) -> Table:
+    """One number a line, with what it rests on."""
+    table = _table("figure", "value")
+    table.add_column(Text("detail"), overflow="fold", style="dim")
+    if verbose:
+        table.add_column(Text("source"), overflow="fold", style="dim")
+    for item in every:
+        cells = [item.name, numbers.quantity(item.value, item.unit), item.detail]
+        table.add_row(*_texts([*cells, item.source] if verbose else cells))
     return table
 
 

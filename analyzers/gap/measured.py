@@ -125,11 +125,14 @@ def measure(run: Run, bench: BenchResult) -> Measured:
     return Measured(run.name, run, bench, steps, counters, gauges, accounts, device, settings)
 
 
-def counters_of(snapshots: Sequence[MetricsSnapshot], bench: BenchResult) -> tuple[dict[str, float], dict[str, float]]:
+def counters_of(
+    snapshots: Sequence[MetricsSnapshot], bench: BenchResult | None
+) -> tuple[dict[str, float], dict[str, float]]:
     """(counter increments over the load, gauge means and maxima under load).
 
-    Snapshots may span warm-up requests too; increments are scaled to the load's own output tokens. A counter that
-    falls was reset by a restart: only its rises count. Histograms appear as ``name_sum`` and ``name_count``.
+    Snapshots may span warm-up requests too; increments are scaled to the output tokens of ``bench`` where it is
+    given. A counter that falls was reset by a restart: only its rises count. Histograms appear as ``name_sum`` and
+    ``name_count``.
     """
     if len(snapshots) < 2:
         return {}, {}
@@ -148,7 +151,7 @@ def counters_of(snapshots: Sequence[MetricsSnapshot], bench: BenchResult) -> tup
         if len(series) >= 2:
             rises[name] = float(np.maximum(np.diff(series), 0.0).sum())
     generated = rises.get("generation_tokens", 0.0)
-    if generated > 0:
+    if generated > 0 and bench is not None:
         factor = bench.total_output_tokens / generated
         rises = {name: value * factor for name, value in rises.items()}
     return rises, gauges

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from profiler.analyzers.diagnosis import DEFAULT_METRICS, diagnose
-from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state, write_document
+from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
+from profiler.cli.output import OUTPUT, write_output
 from profiler.cli.quantities import Gate, GateType, Slo
 from profiler.cli.reading import read_run
 from profiler.errors import UsageError
@@ -17,8 +18,6 @@ from profiler.reports.html import to_html
 from profiler.reports.json_document import to_json
 from profiler.reports.markdown import to_markdown
 from profiler.reports.terminal import print_diagnosis
-
-OUTPUT = click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
 
 
 @click.command("diagnose")
@@ -104,10 +103,9 @@ def _check_metrics(documents: list[Diagnosis], wanted: tuple[str, ...]) -> None:
 def _write(target: Path, texts: list[str], state: State) -> None:
     """One document a file; further ones get a number before the suffix, or follow each other on standard output."""
     for index, text in enumerate(texts):
-        if str(target) == "-":
-            write_document(text if text.endswith("\n") else text + "\n")
-            continue
-        path = target if index == 0 else target.with_stem(f"{target.stem}-{index + 1}")
-        path.write_text(text, "utf-8")
-        if not state.quiet:
-            state.err.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
+        write_output(target if index == 0 or str(target) == "-" else _numbered(target, index + 1), text, state)
+
+
+def _numbered(target: Path, number: int) -> Path:
+    """``report.html`` as ``report-2.html``."""
+    return target.with_stem(f"{target.stem}-{number}")

@@ -8,7 +8,9 @@ import click
 
 from profiler.analyzers.inspection import inspect
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state, write_document
+from profiler.cli.output import OUTPUT, write_output
 from profiler.cli.reading import read_run
+from profiler.reports.inspection_html import to_inspection_html
 from profiler.reports.json_document import to_json
 from profiler.reports.terminal import print_inspection
 
@@ -16,17 +18,21 @@ from profiler.reports.terminal import print_inspection
 @click.command("inspect")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the inspection document instead of the page.")
+@click.option("--html", type=OUTPUT, metavar="FILE", help="Write the page as one HTML file.")
 @common_options
 @pass_state
-def command(state: State, run: Path, as_json: bool) -> int:
+def command(state: State, run: Path, as_json: bool, html: Path | None) -> int:
     """Show what is in RUN: files, engine, steps, kernels, coverage, and every problem found.
 
     \b
     Example:
       profiler inspect run-A
       profiler inspect trace.json.gz --json
+      profiler inspect run-A --html run-A.html
     """
     document = inspect(read_run(run, state, required=False))
+    if html is not None:
+        write_output(html, to_inspection_html(document), state)
     if as_json:
         write_document(to_json(document))
     else:

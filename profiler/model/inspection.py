@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal, get_args
+
 import msgspec
 
 from profiler.model.diagnosis import DocumentProblem, EngineRef
@@ -17,10 +19,28 @@ class InspectedFile(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[DocumentProblem, ...] = ()
 
 
+Section = Literal[
+    "batching", "memory and cache", "CUDA Graph", "host", "communication", "roofline", "critical path", "stacks"
+]
+SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of a section. ``value`` None: not known, and ``detail`` says what it would need. Units: "s",
+    "fraction", "count", "tokens", "sequences", "requests"."""
+
+    section: Section
+    name: str
+    value: float | None
+    unit: str
+    detail: str = ""
+    source: str = ""
+
+
 class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One device of one trace. ``kernel_seconds`` is the sum of the kernels' durations, ``busy_seconds`` the union of
     all device work, ``categories`` splits the busy time and ``idle`` the rest of the window, so that both together add
-    up to ``window_seconds``."""
+    up to ``window_seconds``. ``roles`` splits the busy time by place in the model (empty: no attention recognised)."""
 
     device: str
     trace: str
@@ -31,6 +51,8 @@ class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: float
     categories: dict[str, float]
     idle: dict[str, float]
+    roles: dict[str, float]
+    layers: int | None
     unclassified_share: float | None
 
 
@@ -73,3 +95,4 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float]
     problems: tuple[DocumentProblem, ...]
     trust: tuple[InspectedTrust, ...] = ()
+    figures: tuple[Figure, ...] = ()

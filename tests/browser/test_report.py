@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,21 +27,6 @@ DOCUMENTS = {
     "empty": documents.empty,
     "hostile": documents.hostile,
 }
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
-    """One browser for the module."""
-    with chromium.browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    """Where screenshots go: kept when BROWSER_SHOTS names a folder."""
-    folder = Path(os.environ.get("BROWSER_SHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def show(page: chromium.Page, diagnosis: Diagnosis, folder: Path) -> Path:

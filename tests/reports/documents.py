@@ -408,6 +408,8 @@ def inspection(text: str | None = None) -> Inspection:
                 window_seconds=8.0,
                 categories={text or "gemm": 4.0, "attention": 3.0},
                 idle={text or "between steps": 0.9, "launch": 0.1},
+                roles={"attention": 3.0, text or "mlp": 4.0},
+                layers=36,
                 unclassified_share=0.012,
             ),
         ),

@@ -122,6 +122,11 @@ idle: launch            0.100            1.2%
 ─────────────────────────────────────────────
 busy                    7.000           87.5%
 window                  8.000          100.0%
+role        time, s   of the busy time
+──────────────────────────────────────
+attention     3.000              42.9%
+mlp           4.000              57.1%
+  36 layers found in the order of the kernels
 
 Metrics
   output throughput  3,778 tokens/s

@@ -1,0 +1,181 @@
+"""The figures of a trace's devices: graphs, roofline, collectives and the critical path, each with what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from profiler.analyzers.communication import across_ranks, totals_of
+from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.graphs import MODES, misses, padding
+from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_of
+from profiler.model.fact import Fact
+from profiler.model.inspection import Figure, Section
+from profiler.model.run import Run
+
+_LONGEST: Final = 5
+_MODE_NAMES: Final = {"full": "replayed in full", "pieces": "replayed in pieces", "eager": "run eagerly"}
+
+
+class _Figures:
+    def __init__(self, section: Section, source: str) -> None:
+        self.rows: list[Figure] = []
+        self._section: Section = section
+        self._source = source
+
+    def add(self, name: str, value: float | None, unit: str, detail: str = "") -> None:
+        row = Figure(section=self._section, name=name, value=value, unit=unit, detail=detail, source=self._source)
+        self.rows.append(row)
+
+
+def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure, ...]:
+    """Every figure that the traces of a run carry."""
+    found: list[Figure] = []
+    ranks = _whole(run.facts, "setting.tensor_parallel") or 1
+    shape = shape_of(run.facts)
+    for account in accounts:
+        source = f"{account.trace}, {account.device}"
+        found += _graphs(run.facts, account, source)
+        found += _roofline(run, account, shape, ranks, source)
+        found += _collectives(account, source)
+        found += _path(account, source)
+    return (*found, *_across(run, accounts))
+
+
+def _graphs(facts: Mapping[str, Fact[object]], account: DeviceAccount, source: str) -> list[Figure]:
+    use = account.graphs
+    if use is None or not use.kernels:
+        return []
+    rows = _Figures("CUDA Graph", source)
+    rows.add(
+        "kernels replayed",
+        use.kernels_replayed / use.kernels,
+        "fraction",
+        f"{use.kernels_replayed:,} of {use.kernels:,}",
+    )
+    if use.kernel_seconds:
+        rows.add("kernel time replayed", use.replayed_seconds / use.kernel_seconds, "fraction")
+    for mode in MODES:
+        share = use.share(mode)
+        if share is not None:
+            tokens = use.share(mode, use.tokens)
+            detail = "" if tokens is None else f"{tokens:.1%} of the tokens"
+            rows.add(f"steps {_MODE_NAMES[mode]}", share, "fraction", detail)
+    if use.pieces is not None:
+        rows.add("replays a step in pieces", use.pieces, "count")
+    if use.launch_seconds is not None:
+        rows.add("a replay's launch call", use.launch_seconds, "s", f"{use.replays:,} replays")
+        rows.add("device idle until a late replay", use.waited_seconds, "s", "0: every replay was launched in time")
+    if use.replays:
+        captured = _sizes(facts)
+        pad = padding(use, captured)
+        if pad is not None:
+            rows.add("rows that pad a replayed batch", pad.tokens / max(pad.tokens + pad.real_tokens, 1), "fraction",
+                     f"{pad.tokens:,} rows, at most {pad.seconds:.3g} s of kernel time")  # fmt: skip
+        elif use.share("full"):
+            rows.add(
+                "rows that pad a replayed batch", None, "fraction", "needs the captured sizes of the run's settings"
+            )
+    switched = facts.get("setting.cuda_graph")
+    on = None if switched is None else bool(switched.value)
+    largest = _whole(facts, "setting.cuda_graph_max_batch")
+    total = len(use.mode)
+    for reason, steps in misses(use, _sizes(facts), largest, on).reasons.items():
+        rows.add("steps run eagerly", steps / total, "fraction", f"{steps:,} of {total:,}: {reason}")
+    return rows.rows
+
+
+def _sizes(facts: Mapping[str, Fact[object]]) -> tuple[int, ...]:
+    fact = facts.get("setting.cuda_graph_batches")
+    if fact is None or not isinstance(fact.value, list | tuple):
+        return ()
+    return tuple(size for size in fact.value if isinstance(size, int) and not isinstance(size, bool))
+
+
+def _roofline(run: Run, account: DeviceAccount, shape: Shape | None, ranks: int, source: str) -> list[Figure]:
+    costs = account.steps
+    if account.device == "cpu" or not account.roles or costs is None:
+        return []
+    rows = _Figures("roofline", source)
+    device = _device(run, account)
+    missing = [
+        text
+        for text, lacking in (
+            ("the model's shape (model in run.json: hidden_size, num_layers, dtype, …)", shape is None),
+            ("a device whose peaks are known", device is None),
+        )
+        if lacking
+    ]
+    if shape is None or device is None:
+        rows.add("share of the roofline", None, "fraction", f"needs {' and '.join(missing)}")
+        return rows.rows
+    steps = [
+        (label, {role: float(values[i]) for role, values in costs.roles.items()})
+        for i, label in enumerate(costs.spans.labels)
+    ]
+    for roof in roofs(device, shape, steps, ranks):
+        limit = "at its limit" if roof.at_limit else f"{roof.seconds - roof.floor:.3g} s above the least"
+        rows.add(f"{roof.role}: share of the roofline", roof.share, "fraction",
+                 f"{roof.bound} bound on {device.name}; {limit}")  # fmt: skip
+    if shape.layers != account.layers:
+        rows.add("layers found", account.layers, "count", f"the model has {shape.layers}")
+    return rows.rows
+
+
+def _device(run: Run, account: DeviceAccount) -> Device | None:
+    stated = run.fact("hardware.gpu")
+    return device_of(account.name) or device_of(stated if isinstance(stated, str) else None)
+
+
+def _collectives(account: DeviceAccount, source: str) -> list[Figure]:
+    rows = _Figures("communication", source)
+    totals = totals_of(account.collectives)
+    for total in totals[:_LONGEST]:
+        rows.add(f"exposed: {total.kernel[:100]}", total.exposed, "s",
+                 f"{total.calls:,} calls of {total.seconds:.3g} s, {total.hidden:.3g} s under compute")  # fmt: skip
+    rest = totals[_LONGEST:]
+    if rest:
+        rows.add(f"exposed: {len(rest)} other kernels", sum(t.exposed for t in rest), "s")
+    return rows.rows
+
+
+def _across(run: Run, accounts: Sequence[DeviceAccount]) -> list[Figure]:
+    bases = {trace.path: trace.base for trace in run.traces}
+    if any(bases[a.trace] == 0 for a in accounts):
+        return []
+    found = across_ranks([(f"{a.trace}, {a.device}", bases[a.trace], a.collectives) for a in accounts])
+    if found is None:
+        return []
+    rows = _Figures("communication", f"{len(found.ranks)} ranks")
+    straggler = found.straggler
+    for rank in found.ranks:
+        detail = f"{rank.transfer:.3g} s transfer; last in {rank.last:,} of {found.matched:,}; "
+        detail += f"clock {rank.offset:+.3g} s, known to {found.spread:.2g} s"
+        detail += "; the straggler" if rank is straggler else ""
+        rows.add(f"waiting for other ranks: {rank.trace}", rank.waiting, "s", detail)
+    if found.unmatched:
+        rows.add("collectives that not every rank has", found.unmatched, "count")
+    return rows.rows
+
+
+def _path(account: DeviceAccount, source: str) -> list[Figure]:
+    path = account.path
+    if path is None or not path.total:
+        return []
+    rows = _Figures("critical path", source)
+    rows.add(
+        "on the host",
+        path.host_share,
+        "fraction",
+        f"of {path.total:.3g} s; {path.crossings:,} times the device waited for it",
+    )
+    for name, seconds in list(path.seconds.items())[:_LONGEST]:
+        rows.add(name, seconds, "s", f"{seconds / path.total:.1%} of the path")
+    return rows.rows
+
+
+def _whole(facts: Mapping[str, Fact[object]], key: str) -> int | None:
+    fact = facts.get(key)
+    if fact is None or not isinstance(fact.value, int) or isinstance(fact.value, bool):
+        return None
+    return fact.value

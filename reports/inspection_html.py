@@ -1,0 +1,130 @@
+"""One run as an HTML page that needs nothing but a browser: the same content as the terminal page, all of it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Final
+
+from markupsafe import Markup
+
+from profiler.model.inspection import Inspection
+from profiler.reports import numbers, wording
+from profiler.reports.page import Drawn, asset, fragment, whole
+
+# A page holds at most this many lines of one table; the JSON document holds all.
+_MOST: Final = 300
+
+
+def to_inspection_html(inspection: Inspection) -> str:
+    """The whole page. Long tables are cut, and the page says so."""
+    cut: list[str] = []
+    sections = [
+        Drawn("files", "Files", _files(inspection, cut)),
+        Drawn("steps", "Steps", _steps(inspection)),
+        Drawn("devices", "Devices", _devices(inspection, cut)),
+        *_figures(inspection, cut),
+        Drawn("trust", "Completeness of the traces", _trust(inspection, cut)),
+        Drawn("metrics", "Metrics", _metrics(inspection)),
+        Drawn("problems", "Problems in the files", _problems(inspection, cut)),
+    ]
+    head = fragment("inspection_head.html.j2", inspection=inspection)
+    return whole(
+        kind="Inspection",
+        title=inspection.run,
+        head=head,
+        sections=[section for section in sections if section.content],
+        scripts=[asset("report.js")],
+        left_out=tuple(cut),
+    )
+
+
+def _table(
+    label: str, columns: list[str], rows: list[list[str]], cut: list[str], shares: list[float] | None = None
+) -> Markup:
+    if not rows:
+        return Markup("")
+    if len(rows) > _MOST:
+        cut.append(f"{len(rows) - _MOST:,} lines of {label.lower()}")
+    bars = [None] * len(rows) if shares is None else [100 * min(max(share, 0.0), 1.0) for share in shares]
+    return fragment(
+        "inspection_table.html.j2",
+        captioned=shares is not None,
+        label=label,
+        columns=columns,
+        rows=list(zip(rows, bars, strict=True))[:_MOST],
+    )
+
+
+def _files(inspection: Inspection, cut: list[str]) -> Markup:
+    rows = [
+        [f.path, f.format, numbers.quantity(f.bytes, "bytes"), "yes" if f.read else "no", f"{len(f.problems):,}"]
+        for f in inspection.files
+    ]
+    return _table("Files", ["File", "Format", "Size", "Read", "Problems"], rows, cut)
+
+
+def _steps(inspection: Inspection) -> Markup:
+    rows = [
+        [
+            f"{s.source} (inferred)" if s.inferred else s.source,
+            *(f"{count:,}" for count in (s.steps, s.prefill, s.decode, s.mixed)),
+            numbers.quantity(s.mean_sequences, ""),
+            numbers.quantity(s.mean_seconds, "s"),
+        ]
+        for s in inspection.step_sources
+    ]
+    return _table("Steps", ["Source", "Steps", "Prefill", "Decode", "Mixed", "Sequences", "Mean time"], rows, [])
+
+
+def _devices(inspection: Inspection, cut: list[str]) -> Markup:
+    parts = []
+    for device in inspection.devices:
+        title = f"{device.device} {device.name or ''}".strip() + f": {device.kernels:,} kernels in {device.trace}"
+        window = device.window_seconds or float("nan")
+        buckets = [(f"busy: {name}", s) for name, s in device.categories.items()]
+        buckets += [(f"idle: {name}", s) for name, s in device.idle.items()]
+        rows = [[name, numbers.quantity(s, "s"), numbers.percent(s / window)] for name, s in buckets]
+        parts.append(_table(title, ["Bucket", "Time", "Of the window"], rows, cut, [s / window for _, s in buckets]))
+        busy = device.busy_seconds or float("nan")
+        if device.roles:
+            rows = [[role, numbers.quantity(s, "s"), numbers.percent(s / busy)] for role, s in device.roles.items()]
+            label = f"Roles, {device.layers} layers: {title}"
+            shares = [s / busy for s in device.roles.values()]
+            parts.append(_table(label, ["Role", "Time", "Of the busy time"], rows, cut, shares))
+    return Markup("").join(parts)
+
+
+def _figures(inspection: Inspection, cut: list[str]) -> list[Drawn]:
+    drawn = []
+    for section, group in groupby(inspection.figures, key=lambda figure: figure.section):
+        rows = [[f.name, numbers.quantity(f.value, f.unit), f.detail, f.source] for f in group]
+        title = section[0].upper() + section[1:]
+        content = _table(title, ["Figure", "Value", "Detail", "Source"], rows, cut)
+        drawn.append(Drawn(section.replace(" ", "-").lower(), title, content))
+    return drawn
+
+
+def _trust(inspection: Inspection, cut: list[str]) -> Markup:
+    rows = [
+        [
+            t.trace,
+            t.check,
+            wording.NOT_KNOWN if t.passed is None else "pass" if t.passed else f"fail, so no {t.concerns}",
+            t.detail,
+        ]
+        for t in inspection.trust
+    ]
+    return _table("Completeness", ["Trace", "Check", "Outcome", "Detail"], rows, cut)
+
+
+def _metrics(inspection: Inspection) -> Markup:
+    rows = [
+        [wording.metric(name), numbers.quantity(value, wording.metric_unit(name))]
+        for name, value in inspection.metrics.items()
+    ]
+    return _table("Metrics", ["Metric", "Value"], rows, [])
+
+
+def _problems(inspection: Inspection, cut: list[str]) -> Markup:
+    rows = [[p.severity, p.file, p.place or "", p.detail, f"{p.count:,}"] for p in inspection.problems]
+    return _table("Problems", ["Severity", "File", "Place", "Problem", "Count"], rows, cut)
