@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from profiler.analyzers.kernels import category_of
 from profiler.model.requests import Ints
 from profiler.model.steps import StepLabel
 from profiler.model.trace import NO_ID, EventTable, Kind, Trace
@@ -56,7 +57,12 @@ def spans_of(trace: Trace) -> Spans:
         marked = events.select((events.kind == kind) & np.isin(events.name, steps))
         if len(marked):
             return _outermost(trace, marked, "ProfilerStep annotations", inferred=True, on_device=on_device)
-    return _graph_launches(trace)
+    frames = events.select((events.kind == Kind.PYTHON) & np.isin(events.name, labelled))
+    if len(frames):
+        return _outermost(trace, frames, "Python frames", inferred=True, on_device=False)
+    # The order of the kernels also shows the steps that ran eagerly, or replayed pieces.
+    launches, order = _graph_launches(trace), _kernel_order(trace)
+    return order if len(order) > len(launches) else launches
 
 
 def is_graph_launch(trace: Trace, launches: EventTable) -> np.ndarray:
@@ -78,6 +84,31 @@ def _graph_launches(trace: Trace) -> Spans:
     whole = whole.select(order)
     labels = tuple(StepLabel() for _ in range(len(whole)))
     return Spans(whole.start, whole.end, labels, "graph launches", True, thread=whole.thread.astype(np.int64))
+
+
+def _kernel_order(trace: Trace) -> Spans:
+    """A step begins with the first kernel behind the sampling of the one before, where attention follows."""
+    kernels = trace.events.of(Kind.KERNEL)
+    kernels = kernels.select(np.argsort(kernels.start, kind="stable"))
+    category = {int(name): category_of(trace.names[name]) for name in np.unique(kernels.name).tolist()}
+    sampling = np.array([category[name] == "sampling" for name in kernels.name.tolist()], bool)
+    attention = np.array([category[name] == "attention" for name in kernels.name.tolist()], bool)
+    if not sampling.any() or not attention.any():
+        empty = np.zeros(0, np.int64)
+        return Spans(empty, empty, (), "kernel order", True, on_device=True)
+    after = np.concatenate([[True], sampling[:-1]]) & ~sampling
+    begins = np.flatnonzero(after)
+    attended = np.add.reduceat(attention, begins) > 0
+    begins = begins[attended]
+    ends = np.append(begins[1:], len(kernels)) - 1
+    return Spans(
+        kernels.start[begins],
+        kernels.end[ends],
+        tuple(StepLabel() for _ in begins),
+        "kernel order",
+        True,
+        on_device=True,
+    )
 
 
 def _outermost(trace: Trace, marked: EventTable, source: str, *, inferred: bool, on_device: bool) -> Spans:

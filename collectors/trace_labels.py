@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from profiler.model.extension import Engine
+from profiler.model.steps import StepLabel
 from profiler.model.trace import Kind, Trace
 
 
@@ -27,4 +29,9 @@ def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
             if phase is not None:
                 phases[index] = phase
                 break
+    frames = [re.compile(engine.step_frame) for engine in engines if engine.step_frame is not None]
+    for index in np.unique(events.name[events.kind == Kind.PYTHON]).tolist():
+        if any(frame.search(trace.names[index]) for frame in frames):
+            # A frame marks a step and says nothing of its batch.
+            labels[index] = StepLabel()
     return replace(trace, labels=labels, phases=phases)

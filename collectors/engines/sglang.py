@@ -299,6 +299,7 @@ ENGINE: Final = Engine(
     every_step_logged=False,
     trace_file=r"-TP-\d+(?:-(?:DP|PP|EP)-\d+)*(?:-(?:EXTEND|DECODE|prefill|decode))?\.trace\.json",
     host_phases=HOST_PHASES,
+    step_frame=r"sglang/srt/managers/tp_worker\.py\(\d+\): forward_batch_generation$",
     knobs=KNOBS,
     server_info=server_info,
 )

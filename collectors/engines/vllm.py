@@ -359,6 +359,8 @@ ENGINE: Final = Engine(
     # "<prefix>_dp0_pp0_tp0_dcp0_ep0_rank0.<ns>.pt.trace.json.gz" since 0.17; "<instance>-rank-0" from 0.11.2.
     trace_file=r"(?:dp\d+_pp\d+_tp\d+_dcp\d+_ep\d+_rank\d+|-rank-\d+|\.async_llm)\.\d+\.pt\.trace\.json",
     host_phases=HOST_PHASES,
+    # Read off traces of 0.10 to 0.12 with stacks; both runners since keep the name.
+    step_frame=r"vllm/(?:v1/)?worker/\w*model_runner\w*\.py\(\d+\): execute_model$",
     knobs=KNOBS,
     server_info=server_info,
     step_record=step_record,

@@ -93,7 +93,7 @@ class Engine:
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
     keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
-    written as JSON.
+    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step.
     """
 
     name: str
@@ -112,6 +112,7 @@ class Engine:
     trace_keys: Mapping[str, str] = field(default_factory=dict[str, str])
     trace_file: str | None = None
     host_phases: Mapping[str, str] = field(default_factory=dict[str, str])
+    step_frame: str | None = None
     knobs: tuple[Knob, ...] = ()
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
