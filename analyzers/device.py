@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from profiler.analyzers.communication import Collectives, collectives_of
 from profiler.analyzers.critical_path import CriticalPath, critical_path
-from profiler.analyzers.graphs import GraphUse, graph_use
+from profiler.analyzers.graphs import GraphUse, distinct_pairs, graph_use
 from profiler.analyzers.idle import Gaps, annotated_phases, gaps_on_cpu, gaps_on_device
 from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
 from profiler.analyzers.layers import ROLES, Layers, layers_of, parts_of
@@ -106,7 +106,7 @@ def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
         events = device_events.select(device_events.device == device)
         events = events.select(np.lexsort((events.end, events.stream, events.start)))
         links = launched(trace, events, spans)
-        classes = classify(trace.names, np.unique(events.name).astype(np.int64))
+        classes = classify(trace.names, events.names_used())
         tier = _tiers(events, classes)
         swept = sweep(events.start, events.end, tier)
         gaps = gaps_on_device(trace, events, links, swept, spans)
@@ -132,7 +132,7 @@ def _cpu_account(trace: Trace, spans: Spans) -> DeviceAccount | None:
     if not len(operators):
         return None
     events = innermost(operators)
-    classes = classify(trace.names, np.unique(events.name).astype(np.int64), "operator_families")
+    classes = classify(trace.names, events.names_used(), "operator_families")
     tier = _tiers(events, classes)
     swept = sweep(events.start, events.end, tier)
     gaps = gaps_on_cpu(trace, events, swept, spans)
@@ -185,7 +185,7 @@ def _account(
 
 
 def _layers(trace: Trace, events: EventTable, links: Launched, table: str) -> Layers:
-    parts = parts_of(trace.names, np.unique(events.name).astype(np.int64), table)
+    parts = parts_of(trace.names, events.names_used(), table)
     return layers_of(parts[events.name], links.step)
 
 
@@ -230,9 +230,8 @@ def _step_costs(
     }
     idle = {}
     gap_row = row[gaps.step]
-    causes = np.array(gaps.cause)
-    for cause in sorted(set(gaps.cause)):
-        rows = (causes == cause) & (gap_row >= 0)
+    for number, cause in sorted(enumerate(gaps.causes), key=lambda item: item[1]):
+        rows = (gaps.code == number) & (gap_row >= 0)
         if rows.any():
             idle[cause] = np.bincount(gap_row[rows], gaps.nanoseconds[rows], minlength=n) / 1e9
     first = np.full(n, np.iinfo(np.int64).max)
@@ -240,7 +239,8 @@ def _step_costs(
     graph = is_graph_launch(trace, links.calls)
     by_graph = (links.call >= 0) & (graph[links.call] if len(graph) else False)
     kernel = owned & np.isin(events.kind, np.array((Kind.KERNEL, Kind.OPERATOR), np.uint8))
-    pairs = np.unique(np.stack([step[kernel & by_graph], links.call[kernel & by_graph]]), axis=1)
+    replayed = kernel & by_graph
+    replays = distinct_pairs(step[replayed], links.call[replayed])
     launching = np.full(n, np.nan)
     called = owned & (links.call >= 0)
     if called.any():
@@ -256,8 +256,8 @@ def _step_costs(
         roles=roles,
         idle=idle,
         kernels=np.bincount(step[kernel], minlength=n),
-        replayed=np.bincount(step[kernel & by_graph], minlength=n),
-        graph_launches=np.bincount(pairs[0], minlength=n),
+        replayed=np.bincount(step[replayed], minlength=n),
+        graph_launches=np.bincount(replays, minlength=n),
         launching=launching,
         phases=annotated_phases(trace) / n,
         first=first,

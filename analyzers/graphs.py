@@ -75,8 +75,7 @@ def graph_use(
     steps = np.unique(links.step[owned])
     row = np.searchsorted(steps, links.step[owned])
     n = len(steps)
-    pairs = np.unique(np.stack([row[replayed[owned]], links.call[owned][replayed[owned]]]), axis=1)
-    launches = np.bincount(pairs[0], minlength=n)
+    launches = np.bincount(distinct_pairs(row[replayed[owned]], links.call[owned][replayed[owned]]), minlength=n)
     attended = np.bincount(row, attention[owned], minlength=n)
     eager_attention = np.bincount(row, attention[owned] & ~replayed[owned], minlength=n)
     whole = np.where(attended > 0, eager_attention == 0, launches == 1)
@@ -101,6 +100,13 @@ def graph_use(
     )
 
 
+def distinct_pairs(first: Ints, second: Ints) -> Ints:
+    """``first`` of every pair that occurs, once a pair. Equal pairs usually follow each other."""
+    key = first * (int(second.max(initial=0)) + 1) + second
+    key = np.unique(key[np.flatnonzero(np.diff(key, prepend=-1))])
+    return key // (int(second.max(initial=0)) + 1)
+
+
 def _sequences(label: StepLabel) -> int:
     if label.decode_requests is not None or label.prefill_requests is not None:
         return (label.decode_requests or 0) + (label.prefill_requests or 0)
@@ -118,7 +124,8 @@ def _tokens(label: StepLabel) -> int:
 
 def _waited(gaps: Gaps, replayed: NDArray[np.bool_]) -> float:
     """Idle seconds whose cause is a launch and whose first kernel came from a replay."""
-    late = np.array([cause in (IN_STEP_LAUNCH, BETWEEN_LAUNCH) for cause in gaps.cause], bool) & (gaps.event >= 0)
+    launch = np.array([cause in (IN_STEP_LAUNCH, BETWEEN_LAUNCH) for cause in gaps.causes], bool)
+    late = launch[gaps.code] & (gaps.event >= 0)
     return float(gaps.nanoseconds[late][replayed[gaps.event[late]]].sum()) / 1e9
 
 

@@ -8,7 +8,6 @@ waited for another stream or for itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,20 +35,19 @@ NO_WORK: Final = "no work"
 
 @dataclass(frozen=True)
 class Gaps:
-    """Idle pieces as columns of one length: nanoseconds, the cause, and the step (-1: none) and the device event (its
-    row among those given) that end the gap."""
+    """Idle pieces as columns of one length: nanoseconds, the cause (an index into ``causes``), and the step (-1: none)
+    and the device event (its row among those given) that end the gap."""
 
     nanoseconds: Floats
-    cause: tuple[str, ...]
+    code: Ints
+    causes: tuple[str, ...]
     step: Ints
     event: Ints
 
     def by_cause(self) -> dict[str, float]:
         """Nanoseconds by cause, in alphabetical order of the causes."""
-        codes: dict[str, int] = {}
-        code = np.array([codes.setdefault(cause, len(codes)) for cause in self.cause] or [0], np.int64)
-        totals = np.bincount(code[: len(self.cause)], self.nanoseconds, minlength=len(codes))
-        return dict(sorted((cause, float(totals[index])) for cause, index in codes.items()))
+        totals = np.bincount(self.code, self.nanoseconds, minlength=len(self.causes))
+        return dict(sorted((cause, float(ns)) for cause, ns in zip(self.causes, totals, strict=True) if ns > 0))
 
 
 def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Sweep, spans: Spans) -> Gaps:
@@ -79,7 +77,7 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     whole = cause != _HOST
     return pieces.done(
         (swept.gap_end - swept.gap_start)[whole].astype(np.float64),
-        [_CAUSES[code] for code in cause[whole].tolist()],
+        cause[whole],
         np.where(cause == _OUTSIDE, -1, owner)[whole],
         after[whole],
     )
@@ -221,14 +219,15 @@ class HostActivity:
 class _Pieces:
     def __init__(self) -> None:
         self._lengths: list[float] = []
-        self._causes: list[str] = []
+        self._codes: list[int] = []
+        self._names = {cause: code for code, cause in enumerate(_CAUSES)}
         self._ends: list[tuple[int, int]] = []
 
     def add(self, nanoseconds: float, cause: str, end: tuple[int, int] = (-1, -1)) -> None:
         """``end``: the step and the device event that end the gap."""
         if nanoseconds > 0:
             self._lengths.append(float(nanoseconds))
-            self._causes.append(cause)
+            self._codes.append(self._names.setdefault(cause, len(self._names)))
             self._ends.append(end)
 
     def between(
@@ -244,16 +243,17 @@ class _Pieces:
     def done(
         self,
         lengths: Floats | None = None,
-        causes: Sequence[str] = (),
+        codes: Ints | None = None,
         steps: Ints | None = None,
         events: Ints | None = None,
     ) -> Gaps:
-        """All pieces, with those that were classified elsewhere."""
+        """All pieces, with those that were classified elsewhere (``codes`` index ``_CAUSES``)."""
         none = np.zeros(0, np.int64)
         ends = np.array(self._ends, np.int64).reshape(-1, 2)
         return Gaps(
             np.concatenate([np.array(self._lengths), none if lengths is None else lengths]),
-            (*self._causes, *causes),
+            np.concatenate([np.array(self._codes, np.int64), none if codes is None else codes]),
+            tuple(self._names),
             np.concatenate([ends[:, 0], none if steps is None else steps]),
             np.concatenate([ends[:, 1], none if events is None else events]),
         )

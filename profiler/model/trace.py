@@ -67,6 +67,10 @@ class EventTable:
         """The same columns for the chosen rows."""
         return EventTable(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
+    def names_used(self) -> Ints:
+        """The indices of the names that occur, in order."""
+        return np.flatnonzero(np.bincount(self.name)) if len(self) else np.zeros(0, np.int64)
+
     def of(self, *kinds: Kind) -> EventTable:
         """The events of these kinds, in the table's order."""
         return self.select(np.isin(self.kind, np.array(kinds, np.uint8)))
