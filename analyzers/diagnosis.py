@@ -13,9 +13,9 @@ from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.intervals import Replica
 from profiler.analyzers.gap.ledger import Context, Ledger
+from profiler.analyzers.gap.ledgers import DEFAULT_METRICS, Played, ledger_of, played_pair
 from profiler.analyzers.gap.measured import Measured, measure
-from profiler.analyzers.gap.metrics_split import mean_tpot, mean_ttft, throughput
-from profiler.analyzers.gap.model import RunModel, models_of
+from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
@@ -36,7 +36,6 @@ from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.run import Run
 
-DEFAULT_METRICS: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e2e")
 # The profiler's toll above which the split of host time is only indicative.
 HIGH_TOLL: Final = 2.0
 
@@ -58,7 +57,8 @@ def diagnose(
     view = View(context, *(models or (None, None)))
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
     replicas = intervals.replicas_of(a, b, models) if models else []
-    gaps = tuple(_gap(metric, view, values, replicas) for metric in wanted)
+    played = played_pair(view) if any(metric not in THROUGHPUTS for metric in wanted) else None
+    gaps = tuple(_gap(metric, view, values, replicas, played) for metric in wanted)
     rules = fairness.check(a, b)
     runs = _summary(run_a, values[0]), _summary(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
@@ -135,13 +135,17 @@ def profilers_agree(a: Measured, b: Measured) -> bool:
 
 
 def _gap(
-    metric: str, view: View, values: tuple[Mapping[str, float], Mapping[str, float]], replicas: Sequence[Replica]
+    metric: str,
+    view: View,
+    values: tuple[Mapping[str, float], Mapping[str, float]],
+    replicas: Sequence[Replica],
+    played: Played | None,
 ) -> Gap:
     a, b = view.a, view.b
     value_a, value_b = values[0][metric], values[1][metric]
     gap = value_b - value_a
     deviation = spread.of_difference(a.device, b.device)
-    ledger, causes = _ledger(metric, view, values, replicas)
+    ledger, causes = ledger_of(metric, view, values, replicas, played)
     drawn = [replica.gap for replica in replicas]
     factor, additive = 1.0, None
     if metric in THROUGHPUTS:
@@ -183,36 +187,6 @@ def _work(metric: str, bench: BenchResult) -> int:
     if metric == "request_throughput":
         return bench.completed
     return bench.total_output_tokens + (bench.total_input_tokens if metric == "total_token_throughput" else 0)
-
-
-def _ledger(
-    metric: str, view: View, values: tuple[Mapping[str, float], Mapping[str, float]], replicas: Sequence[Replica]
-) -> tuple[Ledger | None, list[Mapping[str, float]]]:
-    """(the ledger, its replicates by cause); no ledger where the metric has no split or a run no steps."""
-    model_a, model_b = view.model_a, view.model_b
-    if model_a is None or model_b is None:
-        return None, []
-    clock = view.context.clock_ratio
-
-    def draw(a: Measured, b: Measured, one: RunModel, two: RunModel) -> Ledger:
-        context = Context(a, b, clock)
-        if metric in THROUGHPUTS:
-            return throughput(context, one, two)
-        if metric == "mean_ttft":
-            return mean_ttft(context, one, two, values)
-        if metric == "mean_tpot":
-            return mean_tpot(context, one, two, values)
-        first, rest = mean_ttft(context, one, two, values), mean_tpot(context, one, two, values)
-        decoded = 0.5 * sum(m.tokens / max(m.bench.completed, 1) - 1 for m in (a, b))
-        for (cause, part), amount in rest.amounts.items():
-            first.add(cause, part, amount * decoded, rest.levels[cause, part] * decoded)
-        first.extrapolated |= rest.extrapolated
-        return first
-
-    if metric not in DEFAULT_METRICS and metric not in THROUGHPUTS:
-        return None, []
-    causes: list[Mapping[str, float]] = [draw(r.a, r.b, r.model_a, r.model_b).by_cause() for r in replicas]
-    return draw(view.a, view.b, model_a, model_b), causes
 
 
 def _values(bench: BenchResult, slo: Mapping[str, float] | None) -> dict[str, float]:

@@ -43,7 +43,7 @@ def redrawn(measured: Measured, model: RunModel, rng: np.random.Generator) -> Me
     total = max(steps.total + change, 0.05 * steps.total)
     return replace(
         measured,
-        steps=replace(steps, seconds=np.maximum(again, 0.0), total=total),
+        steps=replace(steps, seconds=np.maximum(again, 0.0), own=np.maximum(again, 0.0), total=total),
         bench=replace(measured.bench, duration=measured.duration + total - steps.total),
     )
 

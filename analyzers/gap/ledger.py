@@ -34,6 +34,14 @@ class Ledger:
             found[cause] += amount
         return dict(found)
 
+    def left(self) -> float:
+        """How much stays unexplained: parts that cancel count both."""
+        return sum(abs(amount) for (cause, _), amount in self.amounts.items() if cause == UNEXPLAINED)
+
+    def excess(self, gap: float) -> float:
+        """What the causes' rows hold beyond the gap: amounts that cancel each other."""
+        return max(sum(abs(amount) for amount in self.by_cause().values()) - abs(gap), 0.0)
+
     def level_of(self, cause: str) -> float:
         """The size that a cause's parts have in the runs."""
         return sum(level for (name, _), level in self.levels.items() if name == cause)
@@ -116,10 +124,10 @@ def book(ledger: Ledger, part: Split, context: Context, *, per_token: bool = Fal
         else:
             shifted.add(*context.steps_cause(moved), amount, level)
     rates = Ledger()
-    held = _held_by_launches(part)
+    held = held_by_launches(part)
     for key, amount in part.rates.items():
         level = part.rates_level[key]
-        clocks = _clock_part(key, amount, level, context.clock_ratio)
+        clocks = clock_part(key, amount, level, context.clock_ratio)
         launches = held * amount if key[0] == "scheduling" else 0.0
         rates.add(*key, amount - clocks - launches, level)
         if clocks:
@@ -175,7 +183,7 @@ def _book_prompt_tokens(
         ledger.add(cause, "prompt tokens a step", rest, rest)
 
 
-def _held_by_launches(part: Split) -> float:
+def held_by_launches(part: Split) -> float:
     """Which share of a change in idle time between steps is the launches' doing.
 
     A host that launches kernel by kernel comes late to its next step, so the device waits between steps although the
@@ -190,7 +198,7 @@ def _held_by_launches(part: Split) -> float:
     return launching / (launching + phases)
 
 
-def _clock_part(key: Component, amount: float, level: float, ratio: float | None) -> float:
+def clock_part(key: Component, amount: float, level: float, ratio: float | None) -> float:
     """What a lower clock alone can account for: at most the kernel's time at the other clock (B's over A's rate)."""
     if ratio is None or key[0] != "kernel" or abs(ratio - 1.0) < 0.02 or amount * (1.0 - ratio) <= 0:
         return 0.0

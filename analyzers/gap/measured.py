@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.analyzers.device import CPU, DeviceAccount, StepCosts, accounts_of
-from profiler.analyzers.gap.shape import Load, lagged
+from profiler.analyzers.gap.shape import Load, attributed
 from profiler.analyzers.gap.window import Window, measured_window
 from profiler.model.metrics import MetricsSnapshot
 from profiler.model.requests import BenchResult, Floats, Ints
@@ -26,8 +26,9 @@ BINDS: Final = 0.2
 @dataclass(frozen=True)
 class Steps:
     """The steps of the measured load. ``seconds`` is None where no source times single steps; ``total`` is their
-    time added up. ``source`` and ``timing`` name the evidence. ``lagged``: a step's time is that of the work of the one
-    before, and its tokens come out one step later."""
+    time added up. ``source`` and ``timing`` name the evidence. ``lagged``: the engine schedules asynchronously, so a
+    step's elapsed time is that of the work of the one before, and its tokens come out one step later; ``own`` are the
+    seconds that belong to each step's work."""
 
     load: Load
     seconds: Floats | None
@@ -37,6 +38,7 @@ class Steps:
     exact: bool
     table: StepTable | None = None
     lagged: bool = False
+    own: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -212,8 +214,9 @@ def _from_logs(run: Run, bench: BenchResult, counters: Mapping[str, float], mixe
         load = Load(load.decode, load.prefill_tokens, load.prefill_requests, load.stalled, load.weight * scale)
     if timed:
         total = min(float(load.weight @ table.seconds), bench.duration)
+        own, lag = attributed(load, table.seconds)
         return Steps(load, table.seconds, total, f"{path} ({window.how})", f"{path}: elapsed time", window.exact, table,
-                     lagged(load, table.seconds))  # fmt: skip
+                     lag, own)  # fmt: skip
     total, timing = _untimed_total(bench, counters)
     return Steps(load, None, total, f"{path} ({window.how})", timing, window.exact, table)
 

@@ -169,7 +169,7 @@ def _step_shapes(
     """Step times of both runs. Where no source times single steps, the trace's shape or the other run's, scaled."""
     assert a.steps is not None and b.steps is not None
     hinges = (None, None) if like is None else (like[0].step.hinge, like[1].step.hinge)
-    timed_a, timed_b = _timed(a.steps), _timed(b.steps)
+    timed_a, timed_b = a.steps.own, b.steps.own
     if timed_a is not None and timed_b is not None and related:
         one, two = fit_pair(a.steps.load, timed_a, b.steps.load, timed_b, hinges[0])
         return _scaled(one, a.steps), _scaled(two, b.steps)
@@ -197,12 +197,6 @@ def _scaled(shape: StepShape, steps: Steps) -> StepShape:
     """The shape brought to the steps' measured total."""
     predicted = shape.total(steps.load)
     return shape.scaled(steps.total / predicted if predicted > 0 else 0.0)
-
-
-def _timed(steps: Steps) -> Floats | None:
-    """Seconds that belong to each step's composition."""
-    seconds = steps.seconds
-    return np.append(seconds[1:], seconds[-1]) if seconds is not None and steps.lagged else seconds
 
 
 @dataclass(frozen=True)

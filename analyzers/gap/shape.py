@@ -204,14 +204,41 @@ def fit_pair(
     return fit(load_a, seconds_a, pooled, terms=terms), fit(load_b, seconds_b, pooled, terms=terms)
 
 
-def lagged(load: Load, seconds: Floats) -> bool:
-    """Whether a step's time is that of the work of the one before: with asynchronous scheduling an iteration's elapsed
-    time covers the device's previous step. The lag must leave a clearly smaller residual."""
+def attributed(load: Load, seconds: Floats) -> tuple[Floats, bool]:
+    """(each step's own seconds, whether the engine schedules asynchronously).
+
+    With asynchronous scheduling an iteration's elapsed time covers the device's previous step, so times are shifted by
+    one step where that leaves a clearly smaller residual. Where the host is slower than the device (small models) most
+    steps take the host's time and only the longest prefills the device's: then just these are shifted.
+    """
     if len(seconds) < ENOUGH_STEPS:
-        return False
+        return seconds, False
     later = np.append(seconds[1:], seconds[-1])
-    errors = [float(np.abs(s - fit(load, s, hinge=0.0).seconds(load)).sum()) for s in (seconds, later)]
-    return errors[1] < 0.9 * errors[0]
+    residuals = [np.abs(s - fit(load, s, hinge=0.0).seconds(load)) for s in (seconds, later)]
+    if residuals[1].sum() < 0.9 * residuals[0].sum():
+        return later, True
+    long = load.prefill_tokens >= 0.5 * load.prefill_tokens.max(initial=0.0)
+    long[-1] = False
+    if not long.any() or long.mean() > _MOSTLY or not (load.prefill_tokens > 0).any():
+        return seconds, False
+    around = long | np.append(False, long[:-1])
+    if residuals[1][around].sum() >= 0.5 * residuals[0][around].sum():
+        return seconds, False
+    return _shifted(seconds, long), True
+
+
+# Long prefills are the exception where they can show a lag that the other steps don't.
+_MOSTLY: Final = 0.2
+
+
+def _shifted(seconds: Floats, rows: NDArray[np.bool_]) -> Floats:
+    """Each run of ``rows`` takes its times from one step later; the first of them goes to the step behind the run."""
+    found = seconds.copy()
+    edges = np.diff(np.concatenate([[False], rows, [False]]).astype(np.int8))
+    for begin, end in zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True):
+        found[begin:end] = seconds[begin + 1 : end + 1]
+        found[end] = seconds[begin]
+    return found
 
 
 def narrow(load: Load) -> bool:

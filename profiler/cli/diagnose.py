@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from profiler.analyzers.diagnosis import DEFAULT_METRICS, diagnose
+from profiler.analyzers.diagnosis import diagnose
+from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
 from profiler.cli.output import OUTPUT, write_output
 from profiler.cli.quantities import Gate, GateType, Slo

@@ -1,0 +1,99 @@
+"""Which ledger explains a metric: the accounting of the steps, or the replays of the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from profiler.analyzers.gap.accounting import per_output_token, split
+from profiler.analyzers.gap.intervals import Replica
+from profiler.analyzers.gap.ledger import Context, Ledger
+from profiler.analyzers.gap.measured import Measured
+from profiler.analyzers.gap.metrics_split import mean_tpot, mean_ttft, throughput
+from profiler.analyzers.gap.model import RunModel
+from profiler.analyzers.gap.played import Player, player_of
+from profiler.analyzers.gap.shares import Shares, booked, shares_of
+from profiler.analyzers.gap.view import View
+from profiler.analyzers.metrics import THROUGHPUTS
+
+DEFAULT_METRICS: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e2e")
+# A metric that only the replay explains is shown without a split where it leaves more than this.
+MOST_UNEXPLAINED: Final = 0.5
+WELL_EXPLAINED: Final = 0.15
+# How much rows that cancel each other count against an account.
+CANCELLING: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Played:
+    """Both runs as replayed, and the shares that replays of their mixtures give."""
+
+    a: Player
+    b: Player
+    shares: Shares
+
+
+def played_pair(view: View) -> Played | None:
+    """Both runs replayed; None where a run lacks what that needs, or its requests could not be served."""
+    a, b, model_a, model_b = view.a, view.b, view.model_a, view.model_b
+    if model_a is None or model_b is None or a.steps is None or b.steps is None:
+        return None
+    one, two = player_of(a, model_a), player_of(b, model_b)
+    if one is None or two is None:
+        return None
+    part = split(model_a, per_output_token(a.steps.load, a.tokens), model_b, per_output_token(b.steps.load, b.tokens))
+    shares = shares_of(one, two, view.context, part)
+    return None if shares is None else Played(one, two, shares)
+
+
+def ledger_of(
+    metric: str,
+    view: View,
+    values: tuple[Mapping[str, float], Mapping[str, float]],
+    replicas: Sequence[Replica],
+    played: Played | None,
+) -> tuple[Ledger | None, list[Mapping[str, float]]]:
+    """(the ledger, its replicates by cause); no ledger where the metric has no split or a run no steps.
+
+    Throughput is accounted for. A latency is replayed where that leaves little of it unexplained, or less than the
+    accounting does, whose rows may cancel.
+    """
+    ledger, causes = _accounted(metric, view, values, replicas)
+    if played is None or metric in THROUGHPUTS or metric not in played.shares.amounts:
+        return ledger, causes
+    gap = values[1][metric] - values[0][metric]
+    other = booked(played.shares, metric, played.a, played.b, gap, ledger)
+    if ledger is None:
+        return (other, []) if other.left() <= MOST_UNEXPLAINED * abs(gap) else (None, [])
+    enough = max(WELL_EXPLAINED * abs(gap), ledger.left() + CANCELLING * ledger.excess(gap))
+    return (other, causes) if other.left() <= enough else (ledger, causes)
+
+
+def _accounted(
+    metric: str, view: View, values: tuple[Mapping[str, float], Mapping[str, float]], replicas: Sequence[Replica]
+) -> tuple[Ledger | None, list[Mapping[str, float]]]:
+    model_a, model_b = view.model_a, view.model_b
+    if model_a is None or model_b is None:
+        return None, []
+    clock = view.context.clock_ratio
+
+    def draw(a: Measured, b: Measured, one: RunModel, two: RunModel) -> Ledger:
+        context = Context(a, b, clock)
+        if metric in THROUGHPUTS:
+            return throughput(context, one, two)
+        if metric == "mean_ttft":
+            return mean_ttft(context, one, two, values)
+        if metric == "mean_tpot":
+            return mean_tpot(context, one, two, values)
+        first, rest = mean_ttft(context, one, two, values), mean_tpot(context, one, two, values)
+        decoded = 0.5 * sum(m.tokens / max(m.bench.completed, 1) - 1 for m in (a, b))
+        for (cause, part), amount in rest.amounts.items():
+            first.add(cause, part, amount * decoded, rest.levels[cause, part] * decoded)
+        first.extrapolated |= rest.extrapolated
+        return first
+
+    if metric not in DEFAULT_METRICS and metric not in THROUGHPUTS:
+        return None, []
+    causes: list[Mapping[str, float]] = [draw(r.a, r.b, r.model_a, r.model_b).by_cause() for r in replicas]
+    return draw(view.a, view.b, model_a, model_b), causes

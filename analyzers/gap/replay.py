@@ -1,0 +1,325 @@
+"""A continuous-batching scheduler over a recorded request set: what would these requests have met under other parts?
+
+Sequences in decode all advance by one token a step, so as long as nothing is admitted, finishes or arrives, every step
+is like the last and a stretch of them is taken at once: a replay costs time by the request, not by the step. What it
+does not know: which prompts share a prefix (a share of every prompt counts as cached), the order in which a client's
+connections are served, and the context's part in the time of a step.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profiler.analyzers.gap.shape import HINGES
+from profiler.model.requests import Floats, Ints
+
+# What a step's time is linear in: itself, whether it prefills, its sequences, and prompt tokens beyond each hinge.
+BASIS: Final = ("step", "prefill step", "sequence", *(f"prefill token beyond {hinge:.0f}" for hinge in HINGES))
+# A pool that is this full admits no further prompt: room is left for those in decode to grow.
+ADMIT_BELOW: Final = 0.98
+# More steps than this a request is a replay that does not end.
+_MOST_STEPS_A_REQUEST: Final = 100_000
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of a step, linear in ``BASIS``."""
+
+    cost: tuple[float, ...]
+
+    def seconds(self, decode: int, prefill_tokens: int) -> float:
+        """Of a step that decodes so many sequences and computes so many prompt tokens."""
+        c = self.cost
+        total = c[0] + c[2] * decode
+        if prefill_tokens:
+            total += c[1]
+            for value, hinge in zip(c[3:], HINGES, strict=True):
+                if prefill_tokens > hinge:
+                    total += value * (prefill_tokens - hinge)
+        return max(total, 1e-7)
+
+    def plus(self, other: StepCost, factor: float = 1.0) -> StepCost:
+        """This and ``factor`` times the other."""
+        return StepCost(tuple(a + factor * b for a, b in zip(self.cost, other.cost, strict=True)))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the scheduler fills its steps. ``max_seqs``, ``budget`` and ``kv_tokens`` None: no limit known. ``chunked``
+    splits prompts over steps; an engine that does not mix (``mixed`` False) lets decodes wait while there are prompts
+    to compute. ``lag``: a step's batch is chosen while the one before runs (asynchronous scheduling), so a request that
+    arrives meanwhile joins one step later."""
+
+    max_seqs: int | None
+    budget: int | None
+    chunked: bool
+    mixed: bool
+    kv_tokens: int | None
+    lag: bool
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The requests. ``arrival`` (s from the start) for an open loop, None where ``concurrency`` keeps that many in
+    flight. ``prompt`` and ``output`` are tokens; ``computed`` is the share of prompt tokens that no cache holds."""
+
+    prompt: Ints
+    output: Ints
+    arrival: Floats | None
+    concurrency: int | None
+    computed: float
+
+    def __len__(self) -> int:
+        return len(self.prompt)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the requests met, seconds: columns in the demand's order, and the run's totals."""
+
+    ttft: Floats
+    e2e: Floats
+    output: Ints
+    duration: float
+    steps: int
+    decoded: int
+    preemptions: int
+
+    @property
+    def tpot(self) -> Floats:
+        """Seconds a token after the first; NaN for requests of one token."""
+        rest = self.output - 1
+        found: Floats = np.where(rest > 0, (self.e2e - self.ttft) / np.maximum(rest, 1), np.nan)
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        """By the names of the result document."""
+        tpot = self.tpot[np.isfinite(self.tpot)]
+        found = {
+            "output_throughput": float(self.output.sum()) / self.duration,
+            "request_throughput": len(self.output) / self.duration,
+            "mean_ttft": float(self.ttft.mean()),
+            "mean_e2e": float(self.e2e.mean()),
+        }
+        found |= {f"p{q}_ttft": float(np.percentile(self.ttft, q)) for q in (50, 90, 99)}
+        found |= {f"p{q}_e2e": float(np.percentile(self.e2e, q)) for q in (50, 90, 99)}
+        if len(tpot):
+            found["mean_tpot"] = float(tpot.mean())
+            found |= {f"p{q}_tpot": float(np.percentile(tpot, q)) for q in (50, 90, 99)}
+        return found
+
+
+def replay(demand: Demand, rules: Rules, cost: StepCost, between: float = 0.0, client: float = 0.0) -> Replayed:
+    """Play ``demand`` through the scheduler. ``between`` is seconds a step that its time does not hold, ``client``
+    seconds a request spends outside the engine before its first token.
+
+    Raises ValueError where the requests can't be served (a prompt that never fits).
+    """
+    run = _Run(demand, rules, cost, between, client)
+    run.play()
+    return Replayed(
+        ttft=run.first - run.sent,
+        e2e=run.last - run.sent,
+        output=demand.output,
+        duration=float(run.last.max()) if len(demand) else 0.0,
+        steps=run.steps,
+        decoded=run.decoded,
+        preemptions=run.preemptions,
+    )
+
+
+def _computed(demand: Demand, rules: Rules) -> list[int]:
+    """Prompt tokens that each request has to compute: what the first step takes finds an empty cache, so the others
+    find more than the average."""
+    prompt = demand.prompt.astype(np.float64)
+    total = float(prompt.sum())
+    budget = total if rules.budget is None else float(rules.budget)
+    cold = np.cumsum(prompt) <= budget
+    cold &= np.arange(len(prompt)) < min(rules.max_seqs or len(prompt), demand.concurrency or len(prompt))
+    if demand.arrival is not None:
+        cold &= demand.arrival <= demand.arrival.min()
+    rest = total - float(prompt[cold].sum())
+    share = max((demand.computed * total - (total - rest)) / rest, 0.0) if rest else 1.0
+    if demand.computed >= 1.0:
+        share = 1.0
+    return [max(round(p), 1) for p in np.where(cold, prompt, prompt * share).tolist()]
+
+
+class _Run:
+    """The state of one replay. Decoding sequences are kept by the step count at which they finish."""
+
+    def __init__(self, demand: Demand, rules: Rules, cost: StepCost, between: float, client: float) -> None:
+        self._demand, self._rules, self._cost = demand, rules, cost
+        self._between, self._client = between, client
+        n = len(demand)
+        self.sent, self.first, self.last = np.zeros(n), np.full(n, np.nan), np.full(n, np.nan)
+        self.steps = self.decoded = self.preemptions = 0
+        self._todo = _computed(demand, rules)
+        self._left = demand.output.tolist()
+        self._context = demand.prompt.tolist()
+        self._now = 0.0
+        self._waiting: deque[int] = deque()
+        self._prefilling: list[int] = []
+        # (decode tick at which it finishes, request); a tick is a step in which decodes ran
+        self._decoding: list[tuple[int, int]] = []
+        self._order: dict[int, int] = {}
+        self._tick = 0
+        self._kv = 0
+        self._began = 0.0  # when the last step did
+        self._coming: list[tuple[float, int]] = []
+        self._next = 0
+        if demand.arrival is not None:
+            self._coming = sorted((float(t), i) for i, t in enumerate(demand.arrival.tolist()))
+            self.sent[:] = demand.arrival
+            self._next = n
+        else:
+            for _ in range(min(demand.concurrency or n, n)):
+                self._send(0.0)
+
+    def _send(self, at: float) -> None:
+        """The client sends its next request of a closed loop."""
+        if self._next < len(self._demand):
+            request = self._next
+            self._next += 1
+            self.sent[request] = at
+            heapq.heappush(self._coming, (at, request))
+
+    def play(self) -> None:
+        """Step by step until every request is done."""
+        bound = _MOST_STEPS_A_REQUEST * max(len(self._demand), 1)
+        while self._coming or self._waiting or self._prefilling or self._decoding:
+            idle = not (self._waiting or self._prefilling or self._decoding)
+            if idle:
+                self._now = max(self._now, self._coming[0][0])
+            self._arrive(self._now if idle or not self._rules.lag else self._began)
+            self._make_room()
+            chunks = self._fill()
+            if chunks:
+                self._one_step(chunks)
+            elif self._decoding:
+                self._stretch()
+            else:
+                raise ValueError("a prompt does not fit into the KV cache or the step's token budget")
+            if self.steps > bound:
+                raise ValueError("the replay does not end")
+
+    def _arrive(self, until: float) -> None:
+        while self._coming and self._coming[0][0] <= until:
+            self._waiting.append(heapq.heappop(self._coming)[1])
+
+    def _make_room(self) -> None:
+        """Preempt by recompute where the next step's tokens would not fit."""
+        pool = self._rules.kv_tokens
+        while pool is not None and len(self._decoding) > 1 and self._kv + len(self._decoding) > pool:
+            victim = max(self._decoding, key=lambda item: self._order[item[1]])
+            self._decoding.remove(victim)
+            heapq.heapify(self._decoding)
+            finishes, request = victim
+            left = finishes - self._tick
+            grown = self._context[request] + (self._left[request] - left)
+            self._kv -= grown
+            self._context[request] = self._todo[request] = grown
+            self._left[request] = left
+            self._waiting.appendleft(request)
+            self.preemptions += 1
+
+    def _fill(self) -> list[tuple[int, int]]:
+        """(request, prompt tokens) that the next step computes; moves admitted requests out of the queue."""
+        rules = self._rules
+        budget = math.inf if rules.budget is None else rules.budget
+        if rules.mixed:
+            budget -= len(self._decoding)
+        chunks: list[tuple[int, int]] = []
+        for request in self._prefilling:
+            take = int(min(self._todo[request], budget))
+            if take > 0:
+                chunks.append((request, take))
+                budget -= take
+        while self._waiting and budget > 0:
+            request = self._waiting[0]
+            running = len(self._decoding) + len(self._prefilling)
+            if rules.max_seqs is not None and running >= rules.max_seqs:
+                break
+            need = self._context[request]
+            if rules.kv_tokens is not None and running and self._kv + need > ADMIT_BELOW * rules.kv_tokens:
+                break
+            whole = self._todo[request]
+            if not rules.chunked and whole > budget and chunks:
+                break
+            take = int(min(whole, budget)) if rules.chunked else whole
+            self._waiting.popleft()
+            self._order[request] = len(self._order)
+            self._kv += need
+            self._prefilling.append(request)
+            chunks.append((request, take))
+            budget -= take
+        return chunks
+
+    def _one_step(self, chunks: list[tuple[int, int]]) -> None:
+        """A step that computes prompt tokens, and decodes where the engine mixes."""
+        decoding = len(self._decoding) if self._rules.mixed else 0
+        tokens = sum(take for _, take in chunks)
+        finished: list[int] = []
+        if decoding:
+            self._tick += 1
+            finished = self._finish()
+        produced = [(request, True) for request in finished]
+        for request, take in chunks:
+            self._todo[request] -= take
+            if self._todo[request] > 0:
+                continue
+            self._prefilling.remove(request)
+            self._left[request] -= 1
+            self._context[request] += 1
+            self._kv += 1
+            if self._left[request] <= 0:
+                self._kv -= self._context[request]
+                produced.append((request, True))
+            else:
+                heapq.heappush(self._decoding, (self._tick + self._left[request], request))
+                produced.append((request, False))
+        self._advance(1, decoding, tokens, produced)
+
+    def _stretch(self) -> None:
+        """Equal decode steps up to the next that differs: a sequence finishes, one arrives, or the pool is full."""
+        decoding = len(self._decoding)
+        step = self._cost.seconds(decoding, 0) + self._between
+        count = self._decoding[0][0] - self._tick
+        if self._coming:
+            count = min(count, max(math.ceil((self._coming[0][0] - self._now) / step), 1))
+        if self._rules.kv_tokens is not None and decoding > 1:
+            count = min(count, max((self._rules.kv_tokens - self._kv) // decoding, 1))
+        self._tick += count
+        self._advance(count, decoding, 0, [(request, True) for request in self._finish(count)])
+
+    def _finish(self, ticks: int = 1) -> list[int]:
+        """Requests whose last token came in these ticks; the others grew by one token each tick."""
+        grown = len(self._decoding) * ticks
+        self.decoded += grown
+        self._kv += grown
+        finished = []
+        while self._decoding and self._decoding[0][0] <= self._tick:
+            _, request = heapq.heappop(self._decoding)
+            finished.append(request)
+            self._kv -= self._context[request] + self._left[request]
+        return finished
+
+    def _advance(self, count: int, decoding: int, tokens: int, produced: list[tuple[int, bool]]) -> None:
+        each = self._cost.seconds(decoding, tokens) + self._between
+        self.steps += count
+        self._now += each * count
+        self._began = self._now - each
+        seen = self._now + self._client
+        for request, finished in produced:
+            if math.isnan(self.first[request]):
+                self.first[request] = seen
+            if finished:
+                self.last[request] = seen
+                if self._demand.arrival is None:
+                    self._send(seen)
