@@ -155,6 +155,25 @@ def test_genai_perf_counts_no_empty_chunk(samples: Path, read: Read) -> None:
     assert bench.tool == "genai-perf" and bench.summary["mean_tpot"] == 0.025 and bench.max_concurrency == 2
 
 
+def test_several_experiments_stay_apart_from_each_other_and_from_the_summary_beside_them(
+    samples: Path, tmp_path: Path
+) -> None:
+    """A sweep in one file: no summary can be told to belong to one of its loads, so nothing is merged or dropped."""
+    shutil.copytree(samples / "genai_perf/both", tmp_path / "run")
+    path = tmp_path / "run/profile_export.json"
+    document = json.loads(path.read_text())
+    first = document["experiments"][0]
+    second = first | {"experiment": {"mode": "concurrency", "value": 8}, "requests": first["requests"][:1]}
+    path.write_text(json.dumps(document | {"experiments": [first, second]}))
+    run = open_run(tmp_path / "run")
+    tables = [bench for bench in run.benches if bench.requests is not None]
+    (summary,) = [bench for bench in run.benches if bench.requests is None]
+    assert [(b.max_concurrency, b.completed, b.failed) for b in tables] == [(2, 2, 1), (8, 1, 0)]
+    assert summary.path == "profile_export_genai_perf.json" and summary.summary["mean_ttft"] == 0.15
+    assert all("load" not in bench.metadata for bench in tables)
+    assert not any("one result" in problem.detail for problem in run.problems)
+
+
 # -------------------------------------------------------------------------------------------------------- guidellm
 def test_guidellm(corpus: Path, samples: Path, read: Read) -> None:
     name, reading = read(samples / "guidellm/two.json")
