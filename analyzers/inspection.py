@@ -7,14 +7,25 @@ import numpy as np
 from profiler.analyzers.device import DeviceAccount, accounts_of
 from profiler.analyzers.diagnosis import engine_of, problems_of
 from profiler.analyzers.gap.measured import trace_load
+from profiler.analyzers.kernels import UNCLASSIFIED, family_of
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.trust import checks_of
 from profiler.model.diagnosis import DocumentProblem
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, InspectedTrust, Inspection
+from profiler.model.inspection import (
+    InspectedDevice,
+    InspectedFile,
+    InspectedSteps,
+    InspectedTotals,
+    InspectedTrust,
+    Inspection,
+)
 from profiler.model.requests import Floats
 from profiler.model.run import Run
+from profiler.model.totals import CallTotals
 
 SCHEMA = "profiler.inspection/1"
+LARGEST = 20
+_ON_DEVICE = ("kernels", "device work")
 
 
 def inspect(run: Run) -> Inspection:
@@ -56,6 +67,7 @@ def inspect(run: Run) -> Inspection:
             for trace in run.traces
             for c in checks_of(trace)
         ),
+        totals=tuple(map(_totals, run.totals)),
     )
 
 
@@ -71,6 +83,30 @@ def _device(account: DeviceAccount) -> InspectedDevice:
         categories={name: ns / 1e9 for name, ns in sorted(account.busy.items(), key=lambda item: -item[1])},
         idle={name: ns / 1e9 for name, ns in sorted(account.idle.items(), key=lambda item: -item[1])},
         unclassified_share=account.unclassified_share,
+    )
+
+
+def _totals(table: CallTotals) -> InspectedTotals:
+    whole = int(table.total.sum())
+    categories: dict[str, float] = {}
+    unknown = 0
+    if table.what in _ON_DEVICE:
+        for name, total in zip(table.names, table.total.tolist(), strict=True):
+            family = family_of(name)
+            category = UNCLASSIFIED if family is None else family.category
+            categories[category] = categories.get(category, 0.0) + total / 1e9
+            unknown += total if family is None else 0
+    first = list(zip(table.names, table.total.tolist(), strict=True))[:LARGEST]
+    return InspectedTotals(
+        source=table.path,
+        tool=table.tool,
+        what=table.what,
+        names=len(table),
+        calls=None if (table.calls < 0).any() else int(table.calls.sum()),
+        seconds=whole / 1e9,
+        categories=dict(sorted(categories.items(), key=lambda item: -item[1])),
+        largest={name: total / 1e9 for name, total in first},
+        unclassified_share=unknown / whole if categories and whole else None,
     )
 
 

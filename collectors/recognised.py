@@ -81,7 +81,13 @@ PROFILES: Final = (
         "convert it where Nsight Systems is installed: `nsys export --type sqlite report.nsys-rep`, then name the "
         ".sqlite file",
     ),
-    _row("nsys_stats", 0.9, rb"(?m)^\"?Time \(%\)\"?,\"?Total Time \(\w+\)\"?,", "a summary table of `nsys stats`"),
+    _row(
+        "nsys_stats_text",
+        0.9,
+        rb"(?m)^\s*\*\* [^\n]*\(\w+\):\s*$",
+        "tables of `nsys stats`, drawn as text",
+        "write them as a table: `nsys stats --format csv --report cuda_gpu_trace,cuda_gpu_kern_sum report.nsys-rep`",
+    ),
     _row(
         "rocprofv3_table",
         0.9,

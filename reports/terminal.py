@@ -56,6 +56,10 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
     hidden = len(inspection.devices) - _FEW
     if hidden > 0 and not verbose:
         console.print(Text(f"  {wording.more(hidden)} devices", "dim"))
+    for totals in inspection.totals[: None if verbose else _FEW]:
+        calls = "" if totals.calls is None else f"{totals.calls:,} calls of "
+        _heading(console, f"Totals: {totals.what}", f"{calls}{totals.names:,} names in {totals.source} ({totals.tool})")
+        console.print(terminal_tables.totals(totals, _MANY if verbose else _FEW))
     failed = [check for check in inspection.trust if check.passed is False]
     if inspection.trust and (failed or verbose):
         _heading(console, "Completeness of the traces")

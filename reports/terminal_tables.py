@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.model.diagnosis import Evidence, Gap, KernelRow, Part
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps
+from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, InspectedTotals
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import Row, rows
 from profiler.reports.safe_text import plain
@@ -153,6 +153,20 @@ def device(item: InspectedDevice) -> Table:
     busy = numbers.percent(item.busy_seconds / share)
     table.add_row(*_texts(["busy", scale.plain(item.busy_seconds), busy]))
     table.add_row(*_texts(["window", scale.plain(item.window_seconds), numbers.percent(1.0)]), style="bold")
+    return table
+
+
+def totals(item: InspectedTotals, most: int) -> Table:
+    """A summary's largest names, by category where they are kernels. Durations are added up, so nothing is a share
+    of time that passed."""
+    scale = numbers.scale_for("s", item.seconds)
+    table = _table("added up", f"time, {scale.unit}", "of the total")
+    whole = item.seconds or float("nan")
+    for buckets, label in ((item.categories, "category: "), (item.largest, "")):
+        for name, seconds in list(buckets.items())[:most]:
+            table.add_row(*_texts([f"{label}{name}", scale.plain(seconds), numbers.percent(seconds / whole)]))
+    table.add_section()
+    table.add_row(*_texts(["total", scale.plain(item.seconds), numbers.percent(1.0)]), style="bold")
     return table
 
 

@@ -47,6 +47,22 @@ class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):
     inferred: bool
 
 
+class InspectedTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool's summary of calls by name. ``seconds`` adds up the calls' durations: they overlap, and when they ran is
+    not known. ``categories`` splits the seconds of kernels, ``largest`` holds the seconds of the largest names;
+    ``calls`` is None where a row does not say."""
+
+    source: str
+    tool: str
+    what: str
+    names: int
+    calls: int | None
+    seconds: float
+    categories: dict[str, float]
+    largest: dict[str, float]
+    unclassified_share: float | None
+
+
 class InspectedTrust(msgspec.Struct, frozen=True, kw_only=True):
     """One check of a trace's completeness; ``passed`` None where the trace can't say."""
 
@@ -73,3 +89,4 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float]
     problems: tuple[DocumentProblem, ...]
     trust: tuple[InspectedTrust, ...] = ()
+    totals: tuple[InspectedTotals, ...] = ()

@@ -12,6 +12,7 @@ from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.stacks import StackTable
 from profiler.model.steps import EngineLog
+from profiler.model.totals import CallTotals
 from profiler.model.trace import Trace
 
 
@@ -29,6 +30,7 @@ class Reading:
     logs: tuple[EngineLog, ...] = ()
     counters: tuple[GpuCounters, ...] = ()
     stacks: tuple[StackTable, ...] = ()
+    totals: tuple[CallTotals, ...] = ()
     facts: Mapping[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     problems: tuple[Problem, ...] = ()
 
@@ -58,6 +60,7 @@ class Run:
     logs: tuple[EngineLog, ...] = ()
     counters: tuple[GpuCounters, ...] = ()
     stacks: tuple[StackTable, ...] = ()
+    totals: tuple[CallTotals, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def fact(self, key: str) -> object | None:

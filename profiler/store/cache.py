@@ -70,7 +70,7 @@ class Cache:
 
     def store(self, path: Path, reader: str, version: int, reading: Reading) -> None:
         """Keep a reading of one trace; a full or read-only disk is no error, the file is simply read again."""
-        if len(reading.traces) != 1:
+        if len(reading.traces) != 1 or reading.totals:
             return
         trace = reading.traces[0]
         frame = pl.DataFrame({name: getattr(trace.events, name) for name in EventTable.__dataclass_fields__})

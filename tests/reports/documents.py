@@ -20,7 +20,7 @@ from profiler.model.diagnosis import (
     Unexplained,
     Verdict,
 )
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, Inspection
+from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, InspectedTotals, Inspection
 
 HOSTILE = (
     '</script><script>document.title="pwned"</script><img src=x onerror=alert(1)>'
@@ -414,4 +414,17 @@ def inspection(text: str | None = None) -> Inspection:
         unclassified_share=0.012,
         metrics={text or "output_throughput": 3778.2, "mean_ttft": 1.921},
         problems=(problem,),
+        totals=(
+            InspectedTotals(
+                source=text or "kernels.csv",
+                tool=text or "nsys stats cuda_gpu_kern_sum",
+                what=text or "kernels",
+                names=214,
+                calls=412_000,
+                seconds=7.1,
+                categories={text or "gemm": 4.1, "attention": 3.0},
+                largest={text or "nvjet_tst_192x192": 4.0},
+                unclassified_share=0.0,
+            ),
+        ),
     )

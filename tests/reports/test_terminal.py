@@ -123,6 +123,15 @@ idle: launch            0.100            1.2%
 busy                    7.000           87.5%
 window                  8.000          100.0%
 
+Totals: kernels  412,000 calls of 214 names in kernels.csv (nsys stats cuda_gpu_kern_sum)
+added up              time, s   of the total
+────────────────────────────────────────────
+category: gemm          4.100          57.7%
+category: attention     3.000          42.3%
+nvjet_tst_192x192       4.000          56.3%
+────────────────────────────────────────────
+total                   7.100         100.0%
+
 Metrics
   output throughput  3,778 tokens/s
   mean TTFT          1.921 s
