@@ -103,20 +103,12 @@ PROFILES: Final = (
         "a Perfetto trace (protobuf), as rocprofv3 writes with --output-format pftrace",
         "write the run with `rocprofv3 --output-format rocpd` (or csv, json), or open this one at ui.perfetto.dev",
     ),
-    _row("rocprofv3_stats", 0.9, rb'\A"?Name"?,"?Calls"?,"?TotalDurationNs"?,', "a rocprofv3 statistics table (CSV)"),
     _row("rocprofv3_summary", 0.9, rb"(?m)^ROCPROFV3 .*SUMMARY:", "a rocprofv3 summary (text)"),
     _row(
         "rocprofv3_counters",
         0.9,
         rb"\AGPU\s+:\t|(?m:^[ \t]*(?:pmc|att): *[A-Z_])",
         "a rocprof counter list or its input",
-    ),
-    _row(
-        "rocprofv2",
-        0.88,
-        rb"ROCProfilerV2: Collecting|Domain\([A-Z_]+\), (?:Function|Timestamp|Kernel_Name)\(?|Enabling API Tracing"
-        rb"|Dispatch_ID\(\d+\), GPU_ID\(",
-        "console output of rocprof v2",
     ),
     _row(
         "rocprof_compute",

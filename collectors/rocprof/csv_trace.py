@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from profiler.collectors.csv_table import integers, read_table
-from profiler.collectors.rocprof.copies import copy_name
+from profiler.collectors.rocprof.names import copy_name
 from profiler.collectors.trace_labels import label
 from profiler.collectors.trace_rows import TraceRows
 from profiler.model.extension import Engine, Source

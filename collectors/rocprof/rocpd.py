@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from profiler.collectors.database import MAGIC, Database, opened
-from profiler.collectors.rocprof.copies import copy_name
+from profiler.collectors.rocprof.names import copy_name
 from profiler.collectors.trace_labels import label
 from profiler.collectors.trace_rows import TraceRows
 from profiler.errors import BadInput
