@@ -74,14 +74,6 @@ PROFILES: Final = (
         "if it is a profile, export it again: `nsys export --type sqlite` or `rocprofv3 --output-format rocpd`",
     ),
     _row(
-        "nsys_report",
-        0.95,
-        rb"\ANVIDIA Tegra Profiler Report",
-        "an Nsight Systems report",
-        "convert it where Nsight Systems is installed: `nsys export --type sqlite report.nsys-rep`, then name the "
-        ".sqlite file",
-    ),
-    _row(
         "nsys_stats_text",
         0.9,
         rb"(?m)^\s*\*\* [^\n]*\(\w+\):\s*$",
