@@ -88,13 +88,6 @@ PROFILES: Final = (
         "a rocprofv3 table (CSV)",
         "record a torch-profiler trace of the same load to compare kernels",
     ),
-    _row(
-        "perfetto",
-        0.85,
-        rb"\A\x0a[\s\S]{1,4}(?=[\s\S]{0,64})(?=[\s\S]*?(?:rocprofiler|hip|HIP|kernel))",
-        "a Perfetto trace (protobuf), as rocprofv3 writes with --output-format pftrace",
-        "write the run with `rocprofv3 --output-format rocpd` (or csv, json), or open this one at ui.perfetto.dev",
-    ),
     _row("rocprofv3_summary", 0.9, rb"(?m)^ROCPROFV3 .*SUMMARY:", "a rocprofv3 summary (text)"),
     _row(
         "rocprofv3_counters",
