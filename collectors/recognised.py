@@ -60,11 +60,6 @@ def _keys(*keys: bytes, start: bytes = _OBJECT) -> bytes:
     return start + b"".join(rb'(?=[\s\S]*"' + key + rb'"\s*:)' for key in keys)
 
 
-_CONVERT: Final = (
-    "convert it: `python -c 'import json, yaml, sys; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)' "
-    "< report.yaml > report.json`"
-)
-
 PROFILES: Final = (
     _row(
         "sqlite",
@@ -124,7 +119,6 @@ PROFILES: Final = (
         "a drawn flamegraph (SVG)",
         "open it in a browser",
     ),
-    _row("memray_csv", 0.9, rb"\Aallocator,num_allocations,size,tid", "a memray table (CSV)"),
     _row("etdump", 0.9, rb"\A....[\s\S]{0,12}ED00", "an ExecuTorch dump", "its inspector turns it into a table"),
     _row("executorch_inspector", 0.9, rb"\Aevent_block_name,event_name,", "a table of ExecuTorch's inspector (CSV)"),
     # Kineto traces also hold "ph" and belong to another reader, which is surer of them.
@@ -140,18 +134,11 @@ PROFILES: Final = (
 
 BENCHMARKS: Final = (
     _row(
-        "inference_perf_yaml",
+        "inference_perf_config",
         0.86,
-        rb"(?m)^(?:# .*inference-perf|load_summary:|api:\n  type: completion)",
-        "an inference-perf report or configuration (YAML)",
-        _CONVERT,
-    ),
-    _row(
-        "llmd_report_yaml",
-        0.85,
-        rb"(?m)^version: '0\.\d(?:\.\d)?'|^results:\n  component_health:",
-        "an llm-d benchmark report (YAML, which is read as JSON only)",
-        _CONVERT,
+        rb"(?m)^api:\n  type: (?:completion|chat)",
+        "inference-perf's configuration",
+        "put its reports beside it",
     ),
     _row("llmd_schema", 0.85, _keys(rb"\$defs", rb"description"), "a JSON schema"),
     _row(
