@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 import numpy as np
 
 from profiler.analyzers.device import DeviceAccount, accounts_of
@@ -12,6 +14,7 @@ from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.trust import checks_of
 from profiler.model.diagnosis import DocumentProblem
 from profiler.model.inspection import (
+    InspectedComponent,
     InspectedDevice,
     InspectedFile,
     InspectedSteps,
@@ -68,6 +71,7 @@ def inspect(run: Run) -> Inspection:
             for c in checks_of(trace)
         ),
         totals=tuple(map(_totals, run.totals)),
+        components=_components(run),
     )
 
 
@@ -108,6 +112,17 @@ def _totals(table: CallTotals) -> InspectedTotals:
         largest={name: total / 1e9 for name, total in first},
         unclassified_share=unknown / whole if categories and whole else None,
     )
+
+
+def _components(run: Run) -> tuple[InspectedComponent, ...]:
+    """The last scrape of each series: scrapes of one folder that are ordered by time are of the same program."""
+    last: dict[tuple[str, str], InspectedComponent] = {}
+    for one in run.components:
+        key = (one.component, str(PurePosixPath(one.path).parent) if one.order else one.path)
+        last[key] = InspectedComponent(
+            source=one.path, component=one.component, title=one.title, values=dict(one.values)
+        )
+    return tuple(last.values())
 
 
 def _log_steps(run: Run) -> list[InspectedSteps]:

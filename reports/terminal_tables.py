@@ -11,7 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.model.diagnosis import Evidence, Gap, KernelRow, Part
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, InspectedTotals
+from profiler.model.inspection import (
+    InspectedComponent,
+    InspectedDevice,
+    InspectedFile,
+    InspectedSteps,
+    InspectedTotals,
+)
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import Row, rows
 from profiler.reports.safe_text import plain
@@ -168,6 +174,18 @@ def totals(item: InspectedTotals, most: int) -> Table:
     table.add_section()
     table.add_row(*_texts(["total", scale.plain(item.seconds), numbers.percent(1.0)]), style="bold")
     return table
+
+
+def component(item: InspectedComponent) -> Table:
+    """What a program beside the engines says."""
+    return facts(
+        {
+            name.removesuffix("_seconds").replace("_", " "): numbers.percent(value)
+            if name in ("kv_usage", "hit_rate")
+            else numbers.quantity(value, "s" if name.endswith("_seconds") else "")
+            for name, value in item.values.items()
+        }
+    )
 
 
 def facts(every: Mapping[str, str]) -> Table:

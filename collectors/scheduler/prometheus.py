@@ -11,6 +11,7 @@ from typing import Final
 
 from profiler.collectors.knob_values import from_fields
 from profiler.collectors.redaction import redact
+from profiler.collectors.scheduler.component_metrics import component_snapshot, components_in
 from profiler.collectors.scheduler.exposition import NAME, Sample, samples
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -23,16 +24,6 @@ LARGEST: Final = 1 << 26
 FIRST: Final = -1.0
 LAST: Final = 1e18
 RATIOS: Final = frozenset({"kv_usage"})
-# Components that stand beside an engine or that this version does not read, by the start of their metric names.
-OTHERS: Final = (
-    ("DCGM_FI_", "the DCGM exporter's GPU counters"),
-    ("dynamo_", "a Dynamo component"),
-    ("smg_", "a model gateway (router)"),
-    ("master_", "a Mooncake master"),
-    ("lmcache:", "LMCache"),
-    ("nv_inference_", "a Triton server"),
-    ("inference_", "an inference gateway"),
-)
 _COMMENT: Final = re.compile(rf"# (?:TYPE|HELP|UNIT) {NAME}\b|# EOF$")
 _LINE: Final = re.compile(rf"{NAME}(?:\{{[^}}]*\}})?\s+[+-]?(?:\d[\d.eE+-]*|[iI]nf|[nN]a[nN])(?:\s+\d+)?\s*(?:#.*)?")
 _BEFORE: Final = re.compile(r"(?:^|[-_.])(?:before|start|pre)(?:[-_.]|$)", re.I)
@@ -43,7 +34,7 @@ class Prometheus:
     """Prometheus text or OpenMetrics; see ``profiler.model.extension.Format``."""
 
     name = "prometheus"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """Sure of TYPE and HELP comments that name a metric, less sure of bare samples."""
@@ -60,7 +51,7 @@ class Prometheus:
         return 0.45 if len(lines) > 1 and good == len(lines) else 0.0
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
-        """One snapshot for each engine whose metrics are in the text."""
+        """One snapshot for each engine, and for each component beside it, whose metrics are in the text."""
         with source.open() as stream:
             data = stream.read(LARGEST + 1)
         problems: list[Problem] = []
@@ -72,16 +63,25 @@ class Prometheus:
         problems += bad
         if not series:
             raise BadInput(source.name, "no metric sample found", "Save the answer of GET /metrics as it is", "line 1")
-        snapshots = [found for engine in engines if (found := snapshot(engine, series, source.name)) is not None]
+        components = components_in(series)
+        # Under a borrowed prefix nothing is the engine's own.
+        own = () if any(one.borrows for one in components) else series
+        snapshots = [found for engine in engines if (found := snapshot(engine, own, source.name)) is not None]
+        order, _ = position(source.name)
+        beside = tuple(component_snapshot(one, series, source.name, order) for one in components)
         facts: dict[str, Fact[object]] = {}
         for found in snapshots:
             engine = next(engine for engine in engines if engine.name == found.engine)
             facts["engine.name"] = Fact(engine.name, f"{source.name}: prefix of the metric names")
             for key, value in from_fields(engine.knobs, dict(found.settings)).items():
                 facts[key] = Fact(value, f"{source.name}: info metric", inferred=False)
-        if not snapshots:
+        for one in beside:
+            if not one.values:
+                detail = f"the metrics are those of {one.title}, and none answers a question that is asked here"
+                problems.append(Problem(source.name, "info", detail))
+        if not snapshots and not beside:
             problems.append(Problem(source.name, "info", _stranger(series)))
-        return Reading(snapshots=tuple(snapshots), facts=facts, problems=tuple(problems))
+        return Reading(snapshots=tuple(snapshots), components=beside, facts=facts, problems=tuple(problems))
 
 
 def snapshot(engine: Engine, series: Sequence[Sample], path: str) -> MetricsSnapshot | None:
@@ -213,9 +213,8 @@ def _plain(metric: str) -> str:
 
 def _stranger(series: Sequence[Sample]) -> str:
     """One sentence about metrics that no engine claims."""
-    for prefix, title in OTHERS:
-        if any(sample.name.startswith(prefix) for sample in series):
-            return f"the metrics are those of {title}; this version shows them as present and reads no number from them"
+    if any(sample.name.startswith("DCGM_FI_") for sample in series):
+        return "the metrics are the DCGM exporter's GPU counters, none of which is one that is used"
     starts = sorted({re.split(r"[:_]", sample.name, maxsplit=1)[0] for sample in series})[:3]
     return (
         f"the metrics begin with {', '.join(starts)}, which no known engine uses; "

@@ -63,6 +63,15 @@ class InspectedTotals(msgspec.Struct, frozen=True, kw_only=True):
     unclassified_share: float | None
 
 
+class InspectedComponent(msgspec.Struct, frozen=True, kw_only=True):
+    """The last scrape of a program beside the engines: its own view, in the questions that all of them share."""
+
+    source: str
+    component: str
+    title: str
+    values: dict[str, float]
+
+
 class InspectedTrust(msgspec.Struct, frozen=True, kw_only=True):
     """One check of a trace's completeness; ``passed`` None where the trace can't say."""
 
@@ -90,3 +99,4 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[DocumentProblem, ...]
     trust: tuple[InspectedTrust, ...] = ()
     totals: tuple[InspectedTotals, ...] = ()
+    components: tuple[InspectedComponent, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from profiler.model.counters import GpuCounters
 from profiler.model.fact import Fact
-from profiler.model.metrics import MetricsSnapshot
+from profiler.model.metrics import ComponentSnapshot, MetricsSnapshot
 from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.stacks import StackTable
@@ -31,6 +31,7 @@ class Reading:
     counters: tuple[GpuCounters, ...] = ()
     stacks: tuple[StackTable, ...] = ()
     totals: tuple[CallTotals, ...] = ()
+    components: tuple[ComponentSnapshot, ...] = ()
     facts: Mapping[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     problems: tuple[Problem, ...] = ()
 
@@ -61,6 +62,7 @@ class Run:
     counters: tuple[GpuCounters, ...] = ()
     stacks: tuple[StackTable, ...] = ()
     totals: tuple[CallTotals, ...] = ()
+    components: tuple[ComponentSnapshot, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def fact(self, key: str) -> object | None:

@@ -61,6 +61,7 @@ def open_run(
         counters=tuple(c for r in readings for c in r.counters),
         stacks=tuple(s for r in readings for s in r.stacks),
         totals=tuple(t for r in readings for t in r.totals),
+        components=tuple(sorted((c for r in readings for c in r.components), key=lambda c: (c.order, c.path))),
         problems=(*problems, *found, *merged),
     )
 
@@ -92,7 +93,7 @@ def _read(
         problem = Problem(name, "error", f"could not be opened: {error.strerror}")
         return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
     parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters)
-    used = any(parts) or bool(reading.stacks or reading.totals or reading.facts)
+    used = any(parts) or bool(reading.stacks or reading.totals or reading.components or reading.facts)
     return FileRecord(name, chosen.name, size, used, reading.problems), reading
 
 

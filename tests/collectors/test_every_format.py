@@ -40,6 +40,7 @@ def test_every_file_of_the_corpus_has_one_winner_and_a_reason(corpus: Path, form
         found = (
             reading.traces,
             reading.totals,
+            reading.components,
             reading.benches,
             reading.snapshots,
             reading.logs,

@@ -132,6 +132,11 @@ nvjet_tst_192x192       4.000          56.3%
 ────────────────────────────────────────────
 total                   7.100         100.0%
 
+Beside the engine  a model gateway (router) in router.prom
+  running requests  12
+  hit rate          25.0%
+  ttft              500.0 ms
+
 Metrics
   output throughput  3,778 tokens/s
   mean TTFT          1.921 s
