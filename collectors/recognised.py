@@ -188,7 +188,7 @@ SERVERS: Final = (
         "OpenTelemetry spans",
     ),
     _row("kv_events", 0.8, rb"BlockStored|AllBlocksCleared|BlockRemoved", "a record of KV-cache events"),
-    _row("dynamo_trace", 0.9, rb'"schema"\s*:\s*"dynamo\.[\w.]+"', "a Dynamo trace of requests (JSON lines)"),
+    _row("dynamo_trace", 0.9, rb'"schema"\s*:\s*"dynamo\.[\w.]+"', "a Dynamo trace of another kind (JSON lines)"),
     _row(
         "cpu_samples", 0.8, rb'\A\{"t": [\d.]+, (?:"epoch"|"[a-z]+:\d+:)', "samples of processes' CPU time (JSON lines)"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Final
@@ -16,7 +17,7 @@ from profiler.collectors.scheduler.exposition import NAME, Sample, samples
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.fact import Fact
-from profiler.model.metrics import GAUGES, HISTOGRAMS, MetricsSnapshot
+from profiler.model.metrics import GAUGES, HISTOGRAMS, ComponentSnapshot, MetricsSnapshot
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
 
@@ -25,7 +26,10 @@ FIRST: Final = -1.0
 LAST: Final = 1e18
 RATIOS: Final = frozenset({"kv_usage"})
 _COMMENT: Final = re.compile(rf"# (?:TYPE|HELP|UNIT) {NAME}\b|# EOF$")
-_LINE: Final = re.compile(rf"{NAME}(?:\{{[^}}]*\}})?\s+[+-]?(?:\d[\d.eE+-]*|[iI]nf|[nN]a[nN])(?:\s+\d+)?\s*(?:#.*)?")
+_LINE: Final = re.compile(
+    rf"{NAME}(?:\{{[^}}]*\}})?\s+[+-]?(?:\d[\d.eE+-]*|[iI]nf|[nN]a[nN])(?:\s+\d[\d.eE+-]*)?\s*(?:#.*)?"
+)
+_SECONDS: Final = re.compile(r"^# EOF\s*\Z", re.M)
 _BEFORE: Final = re.compile(r"(?:^|[-_.])(?:before|start|pre)(?:[-_.]|$)", re.I)
 _AFTER: Final = re.compile(r"(?:^|[-_.])(?:after|final|end|post)(?:[-_.]|$)", re.I)
 
@@ -59,16 +63,21 @@ class Prometheus:
             problems.append(Problem(source.name, "error", f"{source.broken}; metrics past this point are missing"))
         if len(data) > LARGEST:
             problems.append(Problem(source.name, "error", f"only the first {LARGEST} bytes were read"))
-        series, bad = _series(data[:LARGEST].decode("utf-8", "replace"), source.name)
+        moments, bad = _moments(data[:LARGEST].decode("utf-8", "replace"), source.name)
         problems += bad
-        if not series:
+        if not moments:
             raise BadInput(source.name, "no metric sample found", "Save the answer of GET /metrics as it is", "line 1")
-        components = components_in(series)
-        # Under a borrowed prefix nothing is the engine's own.
-        own = () if any(one.borrows for one in components) else series
-        snapshots = [found for engine in engines if (found := snapshot(engine, own, source.name)) is not None]
-        order, _ = position(source.name)
-        beside = tuple(component_snapshot(one, series, source.name, order) for one in components)
+        named, _ = position(source.name)
+        snapshots: list[MetricsSnapshot] = []
+        beside: list[ComponentSnapshot] = []
+        for stamp, series in moments:
+            order = named if stamp is None or (named and len(moments) == 1) else stamp
+            components = components_in(series)
+            # Under a borrowed prefix nothing is the engine's own.
+            own = () if any(one.borrows for one in components) else series
+            said = (snapshot(engine, own, source.name) for engine in engines)
+            snapshots += [one if order == named else replace(one, order=order, seconds=None) for one in said if one]
+            beside += [component_snapshot(one, series, source.name, order) for one in components]
         facts: dict[str, Fact[object]] = {}
         for found in snapshots:
             engine = next(engine for engine in engines if engine.name == found.engine)
@@ -80,8 +89,8 @@ class Prometheus:
                 detail = f"the metrics are those of {one.title}, and none answers a question that is asked here"
                 problems.append(Problem(source.name, "info", detail))
         if not snapshots and not beside:
-            problems.append(Problem(source.name, "info", _stranger(series)))
-        return Reading(snapshots=tuple(snapshots), components=beside, facts=facts, problems=tuple(problems))
+            problems.append(Problem(source.name, "info", _stranger(moments[-1][1])))
+        return Reading(snapshots=tuple(snapshots), components=tuple(beside), facts=facts, problems=tuple(problems))
 
 
 def snapshot(engine: Engine, series: Sequence[Sample], path: str) -> MetricsSnapshot | None:
@@ -125,16 +134,19 @@ def position(path: str) -> tuple[float, float | None]:
     return (LAST, None) if _AFTER.search(stem) else (0.0, None)
 
 
-def _series(text: str, path: str) -> tuple[list[Sample], list[Problem]]:
-    """The distinct series; of a repeated one the last sample stays."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
+def _moments(text: str, path: str) -> tuple[list[tuple[float | None, list[Sample]]], list[Problem]]:
+    """The distinct series of each moment in order of time: one moment, unless series repeat at several time stamps.
+
+    Of a series that is repeated at one time the last sample stays.
+    """
+    found: dict[tuple[str, tuple[tuple[str, str], ...], float | None], Sample] = {}
     malformed: list[int] = []
     repeated: list[int] = []
-    for number, sample in samples(text.splitlines()):
+    for number, sample in samples(text.splitlines(), 1.0 if _SECONDS.search(text) else 1e-3):
         if sample is None:
             malformed.append(number)
         else:
-            key = (sample.name, sample.labels)
+            key = (sample.name, sample.labels, sample.stamp)
             if key in found:
                 repeated.append(number)
             found[key] = sample
@@ -149,7 +161,15 @@ def _series(text: str, path: str) -> tuple[list[Sample], list[Problem]]:
                 path, "warning", "a series is given twice; the last one counts", f"line {repeated[0]}", len(repeated)
             )
         )
-    return list(found.values()), problems
+    every = list(found.values())
+    if len({(one.name, one.labels) for one in every}) == len(every):
+        # A scrape whose series were last set at different times is one moment: the last of them.
+        last = max((one.stamp for one in every if one.stamp is not None), default=None)
+        return ([(last, every)] if every else []), problems
+    moments: dict[float | None, list[Sample]] = {}
+    for one in every:
+        moments.setdefault(one.stamp, []).append(one)
+    return sorted(moments.items(), key=lambda item: -1.0 if item[0] is None else item[0]), problems
 
 
 def _take(

@@ -164,10 +164,33 @@ def test_the_exposition_format() -> None:
         "",
     ]
     found = dict(samples(lines))
-    assert found[1] == Sample("a:b", (("x", '1,}"\\\n'), ("y", "")), float("inf"))
+    assert found[1] == Sample("a:b", (("x", '1,}"\\\n'), ("y", "")), float("inf"), 0.123)
     assert found[2] == Sample("c", (), 0.001)
     assert found[3] is not None and found[3].labels == (("e", "f"),)
     assert 4 not in found and found[5] is None
+
+
+def test_openmetrics(samples: Path, read: Read) -> None:
+    """Counters end in ``_total`` and have a time of creation, samples an exemplar and a stamp in seconds."""
+    name, reading = read(samples / "prometheus/openmetrics.txt")
+    (found,) = reading.snapshots
+    assert name == "prometheus" and not reading.problems
+    assert found.values == {
+        "running_requests": 3.0, "generation_tokens": 17.0, "ttft_seconds_sum": 1.5, "ttft_seconds_count": 2.0}  # fmt: skip
+    assert found.order == 1520879607.789
+
+
+def test_a_dump_of_several_times_is_a_snapshot_each(samples: Path, read: Read) -> None:
+    _, reading = read(samples / "prometheus/openmetrics_dump.txt")
+    assert [(one.order, one.values["generation_tokens"]) for one in reading.snapshots] == [(10.5, 5.0), (20.5, 9.0)]
+    assert not reading.problems
+
+
+def test_prometheus_stamps_are_milliseconds_and_a_files_name_comes_first(tmp_path: Path, read: Read) -> None:
+    text = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3 1520879607789\n"
+    for name, order in (("scrape.txt", 1520879607.789), ("before.txt", FIRST)):
+        (tmp_path / name).write_text(text)
+        assert read(tmp_path / name)[1].snapshots[0].order == order
 
 
 @pytest.mark.parametrize(
