@@ -71,7 +71,7 @@ PROFILES: Final = (
     _row(
         "nsys_stats_text",
         0.9,
-        rb"(?m)^\s*\*\* [^\n]*\(\w+\):\s*$",
+        rb"(?m)^[ \t]*\*\* [^\n]*\(\w+\):[ \t\r]*$",
         "tables of `nsys stats`, drawn as text",
         "write them as a table: `nsys stats --format csv --report cuda_gpu_trace,cuda_gpu_kern_sum report.nsys-rep`",
     ),

@@ -37,9 +37,9 @@ LARGEST: Final = 4 << 30
 _GPU: Final = ("cuda_gpu_trace", "gputrace")
 _BESIDE: Final = ("cuda_api_trace", "cudaapitrace", "nvtx_pushpop_trace", "nvtxpptrace")
 _FILE: Final = re.compile(rf"_({'|'.join((*_GPU, *_BESIDE))})(\.(?:csv|json))$")
-_JSON: Final = re.compile(r'\A(?:[^\[\n]*\n)*\s*\[\s*\{\s*"[^"]+"\s*:')
+_JSON: Final = re.compile(r'\A(?:[^\[\n]*\n)*[ \t]*\[\s*\{\s*"[^"]+"\s*:')
 _JSON_KEYS: Final = re.compile(r'"(?:Total Time|Start) ?\((?:ns|us|μs|ms|s)(?:ec)?\)"\s*:')
-_DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,9})\)")
+_DEVICE: Final = re.compile(r"([^()]*)\((\d{1,9})\)")
 # Heading of the names -> what the rows are, in the order in which they are looked for.
 _NAMES: Final[tuple[tuple[str, What], ...]] = (
     ("Kernel Name", "kernels"),
@@ -175,20 +175,16 @@ def _trace(found: Sequence[StatsTable], path: str, problems: list[Problem]) -> T
         detail = "calls of several processes, and the table of GPU work names none: launches were not tied to kernels"
         problems.append(Problem(path, "warning", detail))
     for table in found:
+        names = [_plain(name) for name in table.cells("Name")]
+        start, end = _instants(table)
+        ids, size, stream = _column(table.whole("CorrId", "CorrID")), _bytes(table), _column(table.whole("Strm"))
+        device = _devices(table, devices)
+        owners = zip(table.cells("Pid", "PID"), table.cells("Tid", "TID"), strict=True)
+        threads = [f"{process} {thread}".strip() for process, thread in owners]
         for kind, chosen in _parts(table):
-            names = [_plain(name) for name in table.cells("Name")]
-            start, end, sizes = _instants(table), _instants(table, end=True), _bytes(table)
-            ids = _column(table.whole("CorrId", "CorrID"))
-            if kind in (Kind.LAUNCH, Kind.ANNOTATION):
-                threads = [f"{p} {t}".strip() for p, t in zip(table.cells("Pid", "PID"), table.cells("Tid", "TID"),
-                                                              strict=True)]  # fmt: skip
-                tied = None if shared or kind == Kind.ANNOTATION else ids[chosen]
-                rows.add(kind, _pick(names, chosen), start[chosen], end[chosen], tied, None, None,
-                         _pick(threads, chosen), "calls or ranges")  # fmt: skip
-            else:
-                device = _devices(table, devices)
-                rows.add(kind, _pick(names, chosen), start[chosen], end[chosen], None if shared else ids[chosen],
-                         device[chosen], _column(table.whole("Strm"))[chosen], None, "rows", sizes[chosen])  # fmt: skip
+            tied = None if shared or kind == Kind.ANNOTATION else ids[chosen]
+            rows.add(kind, _pick(names, chosen), start[chosen], end[chosen], tied, device[chosen], stream[chosen],
+                     _pick(threads, chosen), "rows", size[chosen])  # fmt: skip
     problems += rows.problems
     known = [DeviceInfo(index, name, None, "nvidia") for index, name in sorted(devices.items())]
     return rows.trace("", None, known)
@@ -214,12 +210,12 @@ def _parts(table: StatsTable) -> Iterator[tuple[Kind, NDArray[np.int64]]]:
         yield kind_, np.flatnonzero(mask)
 
 
-def _instants(table: StatsTable, *, end: bool = False) -> Ints:
-    """Starts, or ends, in ns; a row without them gets times that are left out and counted."""
-    start, duration = table.times("Start"), table.times("Duration")
-    if not end:
-        return np.array([0 if one is None else one for one in start], np.int64)
-    return np.array([-1 if s is None or d is None else s + d for s, d in zip(start, duration, strict=True)], np.int64)
+def _instants(table: StatsTable) -> tuple[Ints, Ints]:
+    """Starts and ends in ns; a row without them gets times that are left out and counted."""
+    pairs = list(zip(table.times("Start"), table.times("Duration"), strict=True))
+    start = [0 if s is None else s for s, _ in pairs]
+    end = [-1 if s is None or d is None else s + d for s, d in pairs]
+    return np.array(start, np.int64), np.array(end, np.int64)
 
 
 def _column(values: Sequence[int | None]) -> Ints:
@@ -245,7 +241,7 @@ def _devices(table: StatsTable, known: dict[int, str]) -> Ints:
         match = _DEVICE.fullmatch(cell)
         found.append(int(match[2]) if match else NO_ID)
         if match:
-            known.setdefault(int(match[2]), match[1])
+            known.setdefault(int(match[2]), match[1].strip())
     return np.array(found, np.int64)
 
 

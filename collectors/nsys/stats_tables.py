@@ -14,8 +14,9 @@ from typing import Final
 
 from profiler.collectors.call_totals import nanoseconds
 
-_HEADING: Final = re.compile(r"\s*(.+?)\s*\(([^()]+)\)\s*")
+_HEADING: Final = re.compile(r"([^()]+)\(([^()]+)\)\s*")
 _PROGRESS: Final = re.compile(r"\s*(?:Processing|Generating|Exporting|NOTICE|SKIPPED|Using|It is assumed|Consider) ?\b")
+_HEADED: Final = re.compile(r'\s{0,9}"?(?:Time|Start|Total|NVTX Range|Name)\b')
 _REPORT: Final = re.compile(r"Processing \[[^\]]*\] with \[(?:[^\]]*/)?(\w+)(?:\.py)?[^\]]*\]")
 _UNITS: Final = {"ns": 1, "nsec": 1, "us": 1000, "usec": 1000, "μs": 1000, "ms": 10**6, "msec": 10**6, "s": 10**9,
                  "sec": 10**9}  # fmt: skip
@@ -65,9 +66,10 @@ def _headings(cells: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     columns, units = [], {}
     for cell in cells:
         match = _HEADING.fullmatch(cell)
-        columns.append(match[1] if match else cell.strip())
+        name = (match[1] if match else cell).strip()
+        columns.append(name)
         if match:
-            units[match[1]] = match[2]
+            units[name] = match[2]
     return tuple(columns), units
 
 
@@ -84,7 +86,8 @@ def _csv(lines: Sequence[str]) -> Iterator[StatsTable]:
             table = None
             continue
         cells = next(csv.reader([line]), [])
-        if is_heading(cells):
+        # Of a million rows hardly one has to be looked at closely.
+        if _HEADED.match(line) and is_heading(cells):
             if table is not None:
                 yield table
             table, report = StatsTable(*_headings(cells), number, report), ""
