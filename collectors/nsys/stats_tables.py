@@ -108,6 +108,10 @@ def _json(lines: Sequence[str]) -> Iterator[StatsTable]:
     at = 0
     while at < len(text):
         if text[at] in " \t\r\n,[]":
+            if text[at] == "]":
+                # The next list is another report, also where its headings are the same.
+                yield from tables.values()
+                tables = {}
             at += 1
             continue
         try:

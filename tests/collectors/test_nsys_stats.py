@@ -81,6 +81,15 @@ def test_reports_printed_one_after_the_other_become_a_table_of_totals_each(sampl
     assert rows_of(read(samples / "nsys_stats/older.csv")[1].totals[0]) == [gemm]
 
 
+def test_two_lists_of_one_output_are_two_reports(samples: Path, tmp_path: Path) -> None:
+    """The totals of calls and of the operating system have the same headings, and are no one table."""
+    one = (samples / "nsys_stats/kernels.json").read_text()
+    path = tmp_path / "r.json"
+    path.write_text(f"Processing [r.sqlite] with [x/a.py]...\n{one}\nProcessing [r.sqlite] with [x/b.py]...\n{one}")
+    reading = STATS.read(FileSource(path), ENGINES)
+    assert [table.total.tolist() for table in reading.totals] == [[3000, 1000], [3000, 1000]]
+
+
 def test_totals_are_shown_and_no_time_of_the_calls_is_made_up(samples: Path) -> None:
     document = inspect(open_run(samples / "nsys_stats/several.csv"))
     kernels = document.totals[0]
