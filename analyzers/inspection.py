@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 import numpy as np
 
 from profiler.analyzers.device import DeviceAccount, accounts_of
@@ -9,6 +11,7 @@ from profiler.analyzers.device_figures import device_figures
 from profiler.analyzers.diagnosis import engine_of, problems_of
 from profiler.analyzers.gap.measured import trace_load
 from profiler.analyzers.host import host_figures, stack_figures
+from profiler.analyzers.kernels import UNCLASSIFIED, family_of
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.serving_figures import serving_figures
 from profiler.analyzers.trust import checks_of
@@ -16,16 +19,21 @@ from profiler.model.diagnosis import DocumentProblem
 from profiler.model.inspection import (
     SECTIONS,
     Figure,
+    InspectedComponent,
     InspectedDevice,
     InspectedFile,
     InspectedSteps,
+    InspectedTotals,
     InspectedTrust,
     Inspection,
 )
 from profiler.model.requests import Floats
 from profiler.model.run import Run
+from profiler.model.totals import CallTotals
 
 SCHEMA = "profiler.inspection/1"
+LARGEST = 20
+_ON_DEVICE = ("kernels", "device work")
 
 
 def inspect(run: Run) -> Inspection:
@@ -68,6 +76,8 @@ def inspect(run: Run) -> Inspection:
             for c in checks_of(trace)
         ),
         figures=_figures(run, accounts),
+        totals=tuple(map(_totals, run.totals)),
+        components=_components(run),
     )
 
 
@@ -95,6 +105,41 @@ def _device(account: DeviceAccount) -> InspectedDevice:
         layers=account.layers,
         unclassified_share=account.unclassified_share,
     )
+
+
+def _totals(table: CallTotals) -> InspectedTotals:
+    whole = int(table.total.sum())
+    categories: dict[str, float] = {}
+    unknown = 0
+    if table.what in _ON_DEVICE:
+        for name, total in zip(table.names, table.total.tolist(), strict=True):
+            family = family_of(name)
+            category = UNCLASSIFIED if family is None else family.category
+            categories[category] = categories.get(category, 0.0) + total / 1e9
+            unknown += total if family is None else 0
+    first = list(zip(table.names, table.total.tolist(), strict=True))[:LARGEST]
+    return InspectedTotals(
+        source=table.path,
+        tool=table.tool,
+        what=table.what,
+        names=len(table),
+        calls=None if (table.calls < 0).any() else int(table.calls.sum()),
+        seconds=whole / 1e9,
+        categories=dict(sorted(categories.items(), key=lambda item: -item[1])),
+        largest={name: total / 1e9 for name, total in first},
+        unclassified_share=unknown / whole if categories and whole else None,
+    )
+
+
+def _components(run: Run) -> tuple[InspectedComponent, ...]:
+    """The last scrape of each series: scrapes of one folder that are ordered by time are of the same program."""
+    last: dict[tuple[str, str], InspectedComponent] = {}
+    for one in run.components:
+        key = (one.component, str(PurePosixPath(one.path).parent) if one.order else one.path)
+        last[key] = InspectedComponent(
+            source=one.path, component=one.component, title=one.title, values=dict(one.values)
+        )
+    return tuple(last.values())
 
 
 def _log_steps(run: Run) -> list[InspectedSteps]:

@@ -60,11 +60,6 @@ def _keys(*keys: bytes, start: bytes = _OBJECT) -> bytes:
     return start + b"".join(rb'(?=[\s\S]*"' + key + rb'"\s*:)' for key in keys)
 
 
-_CONVERT: Final = (
-    "convert it: `python -c 'import json, yaml, sys; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)' "
-    "< report.yaml > report.json`"
-)
-
 PROFILES: Final = (
     _row(
         "sqlite",
@@ -74,14 +69,12 @@ PROFILES: Final = (
         "if it is a profile, export it again: `nsys export --type sqlite` or `rocprofv3 --output-format rocpd`",
     ),
     _row(
-        "nsys_report",
-        0.95,
-        rb"\ANVIDIA Tegra Profiler Report",
-        "an Nsight Systems report",
-        "convert it where Nsight Systems is installed: `nsys export --type sqlite report.nsys-rep`, then name the "
-        ".sqlite file",
+        "nsys_stats_text",
+        0.9,
+        rb"(?m)^[ \t]*\*\* [^\n]*\(\w+\):[ \t\r]*$",
+        "tables of `nsys stats`, drawn as text",
+        "write them as a table: `nsys stats --format csv --report cuda_gpu_trace,cuda_gpu_kern_sum report.nsys-rep`",
     ),
-    _row("nsys_stats", 0.9, rb"(?m)^\"?Time \(%\)\"?,\"?Total Time \(\w+\)\"?,", "a summary table of `nsys stats`"),
     _row(
         "rocprofv3_table",
         0.9,
@@ -90,27 +83,12 @@ PROFILES: Final = (
         "a rocprofv3 table (CSV)",
         "record a torch-profiler trace of the same load to compare kernels",
     ),
-    _row(
-        "perfetto",
-        0.85,
-        rb"\A\x0a[\s\S]{1,4}(?=[\s\S]{0,64})(?=[\s\S]*?(?:rocprofiler|hip|HIP|kernel))",
-        "a Perfetto trace (protobuf), as rocprofv3 writes with --output-format pftrace",
-        "write the run with `rocprofv3 --output-format rocpd` (or csv, json), or open this one at ui.perfetto.dev",
-    ),
-    _row("rocprofv3_stats", 0.9, rb'\A"?Name"?,"?Calls"?,"?TotalDurationNs"?,', "a rocprofv3 statistics table (CSV)"),
     _row("rocprofv3_summary", 0.9, rb"(?m)^ROCPROFV3 .*SUMMARY:", "a rocprofv3 summary (text)"),
     _row(
         "rocprofv3_counters",
         0.9,
         rb"\AGPU\s+:\t|(?m:^[ \t]*(?:pmc|att): *[A-Z_])",
         "a rocprof counter list or its input",
-    ),
-    _row(
-        "rocprofv2",
-        0.88,
-        rb"ROCProfilerV2: Collecting|Domain\([A-Z_]+\), (?:Function|Timestamp|Kernel_Name)\(?|Enabling API Tracing"
-        rb"|Dispatch_ID\(\d+\), GPU_ID\(",
-        "console output of rocprof v2",
     ),
     _row(
         "rocprof_compute",
@@ -141,7 +119,6 @@ PROFILES: Final = (
         "a drawn flamegraph (SVG)",
         "open it in a browser",
     ),
-    _row("memray_csv", 0.9, rb"\Aallocator,num_allocations,size,tid", "a memray table (CSV)"),
     _row("etdump", 0.9, rb"\A....[\s\S]{0,12}ED00", "an ExecuTorch dump", "its inspector turns it into a table"),
     _row("executorch_inspector", 0.9, rb"\Aevent_block_name,event_name,", "a table of ExecuTorch's inspector (CSV)"),
     # Kineto traces also hold "ph" and belong to another reader, which is surer of them.
@@ -157,18 +134,11 @@ PROFILES: Final = (
 
 BENCHMARKS: Final = (
     _row(
-        "inference_perf_yaml",
+        "inference_perf_config",
         0.86,
-        rb"(?m)^(?:# .*inference-perf|load_summary:|api:\n  type: completion)",
-        "an inference-perf report or configuration (YAML)",
-        _CONVERT,
-    ),
-    _row(
-        "llmd_report_yaml",
-        0.85,
-        rb"(?m)^version: '0\.\d(?:\.\d)?'|^results:\n  component_health:",
-        "an llm-d benchmark report (YAML, which is read as JSON only)",
-        _CONVERT,
+        rb"(?m)^api:\n  type: (?:completion|chat)",
+        "inference-perf's configuration",
+        "put its reports beside it",
     ),
     _row("llmd_schema", 0.85, _keys(rb"\$defs", rb"description"), "a JSON schema"),
     _row(
@@ -218,7 +188,7 @@ SERVERS: Final = (
         "OpenTelemetry spans",
     ),
     _row("kv_events", 0.8, rb"BlockStored|AllBlocksCleared|BlockRemoved", "a record of KV-cache events"),
-    _row("dynamo_trace", 0.9, rb'"schema"\s*:\s*"dynamo\.[\w.]+"', "a Dynamo trace of requests (JSON lines)"),
+    _row("dynamo_trace", 0.9, rb'"schema"\s*:\s*"dynamo\.[\w.]+"', "a Dynamo trace of another kind (JSON lines)"),
     _row(
         "cpu_samples", 0.8, rb'\A\{"t": [\d.]+, (?:"epoch"|"[a-z]+:\d+:)', "samples of processes' CPU time (JSON lines)"
     ),

@@ -68,6 +68,13 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
         console.print(terminal_tables.figures(shown, verbose))
         if len(shown) < len(rows):
             console.print(Text(f"  {wording.more(len(rows) - len(shown))} figures", "dim"))
+    for totals in inspection.totals[: None if verbose else _FEW]:
+        calls = "" if totals.calls is None else f"{totals.calls:,} calls of "
+        _heading(console, f"Totals: {totals.what}", f"{calls}{totals.names:,} names in {totals.source} ({totals.tool})")
+        console.print(terminal_tables.totals(totals, _MANY if verbose else _FEW))
+    for component in inspection.components[: None if verbose else _FEW]:
+        _heading(console, "Beside the engine", f"{component.title} in {component.source}")
+        console.print(terminal_tables.component(component))
     failed = [check for check in inspection.trust if check.passed is False]
     if inspection.trust and (failed or verbose):
         _heading(console, "Completeness of the traces")

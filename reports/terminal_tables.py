@@ -11,7 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.model.diagnosis import Evidence, Gap, KernelRow, Part
-from profiler.model.inspection import Figure, InspectedDevice, InspectedFile, InspectedSteps
+from profiler.model.inspection import (
+    Figure,
+    InspectedComponent,
+    InspectedDevice,
+    InspectedFile,
+    InspectedSteps,
+    InspectedTotals,
+)
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import Row, rows
 from profiler.reports.safe_text import plain
@@ -176,6 +183,32 @@ def figures(every: Iterable[Figure], verbose: bool) -> Table:
         cells = [item.name, numbers.quantity(item.value, item.unit), item.detail]
         table.add_row(*_texts([*cells, item.source] if verbose else cells))
     return table
+
+
+def totals(item: InspectedTotals, most: int) -> Table:
+    """A summary's largest names, by category where they are kernels. Durations are added up, so nothing is a share
+    of time that passed."""
+    scale = numbers.scale_for("s", item.seconds)
+    table = _table("added up", f"time, {scale.unit}", "of the total")
+    whole = item.seconds or float("nan")
+    for buckets, label in ((item.categories, "category: "), (item.largest, "")):
+        for name, seconds in list(buckets.items())[:most]:
+            table.add_row(*_texts([f"{label}{name}", scale.plain(seconds), numbers.percent(seconds / whole)]))
+    table.add_section()
+    table.add_row(*_texts(["total", scale.plain(item.seconds), numbers.percent(1.0)]), style="bold")
+    return table
+
+
+def component(item: InspectedComponent) -> Table:
+    """What a program beside the engines says."""
+    return facts(
+        {
+            name.removesuffix("_seconds").replace("_", " "): numbers.percent(value)
+            if name in ("kv_usage", "hit_rate")
+            else numbers.quantity(value, "s" if name.endswith("_seconds") else "")
+            for name, value in item.values.items()
+        }
+    )
 
 
 def facts(every: Mapping[str, str]) -> Table:

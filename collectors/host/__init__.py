@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from profiler.collectors.host import collapsed, memray_stats, perf_script, pyspy_chrometrace, speedscope
+from profiler.collectors.host import collapsed, memray_csv, memray_stats, perf_script, pyspy_chrometrace, speedscope
 from profiler.model.extension import Format
 
 FORMATS: Final[tuple[Format, ...]] = (
@@ -13,4 +13,5 @@ FORMATS: Final[tuple[Format, ...]] = (
     perf_script.FORMAT,
     pyspy_chrometrace.FORMAT,
     memray_stats.FORMAT,
+    memray_csv.FORMAT,
 )

@@ -1,4 +1,4 @@
-"""A result file as one JSON object: what breaks off gives what stands before it."""
+"""A result file as one object, JSON or YAML: what breaks off gives what stands before it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from json import JSONDecoder
 
 from profiler.collectors.json_text import decode, leading_pairs, parse
+from profiler.collectors.yaml_text import parse_yaml
 from profiler.model.extension import Source
 from profiler.model.problem import Problem
 
@@ -27,6 +28,18 @@ def object_of(source: Source) -> tuple[Mapping[str, object], list[Problem]]:
     last = f"after key {list(pairs)[-1]!r}"[:100] if pairs else None
     problems.append(Problem(source.name, "error", "the JSON breaks off; what stands before it was read", last))
     return pairs, problems
+
+
+def written_object_of(source: Source) -> tuple[Mapping[str, object], list[Problem]]:
+    """The top-level pairs of a file that some write as JSON and some as YAML; empty where it holds none."""
+    if source.head(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b""):
+        return object_of(source)
+    text, problems = text_of(source)
+    value, broken = parse_yaml(text)
+    if broken is not None or not isinstance(value, dict):
+        detail = "the YAML breaks off; what stands before it was read"
+        problems.append(Problem(source.name, "error", detail, f"line {broken or 1}"))
+    return value if isinstance(value, dict) else {}, problems
 
 
 def list_of(source: Source) -> tuple[list[Mapping[str, object]], list[Problem]]:

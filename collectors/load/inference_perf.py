@@ -1,4 +1,4 @@
-"""inference-perf's lifecycle reports: one file a stage, and a summary over all of them. Times are seconds.
+"""inference-perf's lifecycle reports: one file a stage, and a summary over all of them, JSON or YAML. Times are s.
 
 Read off files of 2025 and the source at 0.7. ``request_latency`` is end-to-end. ``inter_token_latency`` pools the gaps
 between chunks; ``time_per_output_token`` is their mean in some versions and (last - first) / (tokens - 1) in others, so
@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from profiler.collectors.json_text import count, mapping, number
-from profiler.collectors.load.document import object_of
+from profiler.collectors.load.document import written_object_of
 from profiler.collectors.load.same_load import part_mark, whole_mark
 from profiler.collectors.load.unit_metrics import distribution
 from profiler.errors import BadInput
@@ -31,6 +31,7 @@ _RATES: Final = {
 }
 _STAGE: Final = re.compile(r"stage_(\d{1,6})_")
 _KEYS: Final = (b'"load_summary"', b'"successes"')
+_YAML: Final = (rb"(?m)^load_summary:", rb"(?m)^successes:")
 AGREES: Final = 0.25
 
 
@@ -38,15 +39,17 @@ class InferencePerf:
     """See ``profiler.model.extension.Format``."""
 
     name = "inference_perf"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the two halves of a report."""
-        return 0.92 if head.lstrip()[:1] == b"{" and all(key in head for key in _KEYS) else 0.0
+        if head.lstrip()[:1] == b"{":
+            return 0.92 if all(key in head for key in _KEYS) else 0.0
+        return 0.92 if all(re.search(key, head) for key in _YAML) else 0.0
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One result for a stage or for the whole load; the server-side view is another tool's and is not read."""
-        record, problems = object_of(source)
+        record, problems = written_object_of(source)
         load, served = mapping(record.get("load_summary")), mapping(record.get("successes"))
         latency = mapping(served.get("latency"))
         if not latency and served:

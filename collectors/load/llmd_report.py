@@ -1,10 +1,9 @@
-"""llm-d's benchmark report, versions 0.1, 0.2 and 0.2.1, as JSON. Every value states its unit.
+"""llm-d's benchmark report, versions 0.1, 0.2 and 0.2.1, JSON or YAML. Every value states its unit.
 
 Read off the project's JSON schemas and examples. 0.1 keeps the numbers in ``metrics`` and the engine in
 ``scenario.platform``; 0.2 keeps them in ``results.request_performance.aggregate`` and the engines in
 ``scenario.stack``. The report repeats what the tool in ``scenario.load`` measured, by that tool's definitions:
-only TTFT and request latency mean the same everywhere. YAML needs a library that is not a dependency; it is named with
-the command that converts it.
+only TTFT and request latency mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profiler.collectors.json_text import count, mapping, number, string
-from profiler.collectors.load.document import object_of
+from profiler.collectors.load.document import written_object_of
 from profiler.collectors.load.unit_metrics import distribution, per_unit
 from profiler.collectors.redaction import redact_text
 from profiler.errors import BadInput
@@ -37,6 +36,9 @@ _RATES: Final = {
     "total_tokens_per_sec": "total_token_throughput",
 }
 _VERSION: Final = re.compile(rb'\A\s*\{(?=[\s\S]*"version"\s*:\s*"0\.\d)(?=[\s\S]*"scenario"\s*:)')
+_YAML: Final = re.compile(
+    rb"(?m)^(?:version: ['\"]?0\.\d|results:(?: *#[^\n]*)?\n  (?:component_health|observability|request_performance):)"
+)
 _SPAN: Final = re.compile(
     r"P(?:(\d{1,6})D)?T?(?:(\d{1,9}(?:\.\d+)?)H)?(?:(\d{1,9}(?:\.\d+)?)M)?(?:(\d{1,9}(?:\.\d+)?)S)?"
 )
@@ -46,16 +48,18 @@ class LlmdReport:
     """See ``profiler.model.extension.Format``."""
 
     name = "llmd_report"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the version of the report, its scenario and its numbers."""
+        if not head.lstrip().startswith((b"{", b"[")):
+            return 0.91 if _YAML.search(head) else 0.0
         numbers = b'"request_performance"' in head or b'"metrics"' in head or b'"results"' in head
         return 0.91 if _VERSION.search(head) and numbers else 0.0
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One result, named after the tool that measured it."""
-        record, problems = object_of(source)
+        record, problems = written_object_of(source)
         numbers = mapping(mapping(mapping(record.get("results")).get("request_performance")).get("aggregate"))
         numbers = numbers or mapping(record.get("metrics"))
         requests, latency = mapping(numbers.get("requests")), mapping(numbers.get("latency"))

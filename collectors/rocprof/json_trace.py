@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from profiler.collectors.rocprof.assembly import Assembly, copy_name
+from profiler.collectors.rocprof.names import copy_name
 from profiler.collectors.trace_labels import label
+from profiler.collectors.trace_rows import TraceRows
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.problem import Problem
@@ -135,8 +136,8 @@ class RocprofJson:
         return Reading(traces=tuple(traces), problems=tuple(problems))
 
 
-def _assembled(process: _Process, path: str) -> Assembly:
-    assembly = Assembly(path)
+def _assembled(process: _Process, path: str) -> TraceRows:
+    assembly = TraceRows(path)
     symbols = {
         s.kernel_id: s.formatted_kernel_name or s.kernel_name.removesuffix(".kd") for s in process.kernel_symbols
     }

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 
 from profiler.collectors.database import MAGIC, Database, opened
-from profiler.collectors.rocprof.assembly import Assembly, copy_name
+from profiler.collectors.rocprof.names import copy_name
 from profiler.collectors.trace_labels import label
+from profiler.collectors.trace_rows import TraceRows
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.run import Reading
@@ -53,7 +54,7 @@ def _read(database: Database, name: str, engines: Sequence[Engine]) -> Reading:
     problems = []
     pids = np.unique(np.concatenate([views["kernels"]["pid"], views["memory_copies"]["pid"]]))
     for rank, pid in enumerate(pids.tolist()):
-        assembly = Assembly(name if len(pids) == 1 else f"{name} (pid {pid})")
+        assembly = TraceRows(name if len(pids) == 1 else f"{name} (pid {pid})")
         for view, kind in (("kernels", Kind.KERNEL), ("memory_copies", Kind.MEMCPY)):
             rows = views[view]
             chosen = np.flatnonzero(rows["pid"] == pid)

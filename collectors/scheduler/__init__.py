@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from profiler.collectors.scheduler import (
+    dynamo_requests,
     forward_pass,
     prometheus,
     prometheus_query,
@@ -21,4 +22,5 @@ FORMATS: Final[tuple[Format, ...]] = (
     server_info.FORMAT,
     step_records.FORMAT,
     forward_pass.FORMAT,
+    dynamo_requests.FORMAT,
 )

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Final
 
 from profiler.collectors.knob_values import from_fields
 from profiler.collectors.redaction import redact
+from profiler.collectors.scheduler.component_metrics import component_snapshot, components_in
 from profiler.collectors.scheduler.exposition import NAME, Sample, samples
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.fact import Fact
-from profiler.model.metrics import GAUGES, HISTOGRAMS, MetricsSnapshot
+from profiler.model.metrics import GAUGES, HISTOGRAMS, ComponentSnapshot, MetricsSnapshot
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
 
@@ -23,18 +25,11 @@ LARGEST: Final = 1 << 26
 FIRST: Final = -1.0
 LAST: Final = 1e18
 RATIOS: Final = frozenset({"kv_usage"})
-# Components that stand beside an engine or that this version does not read, by the start of their metric names.
-OTHERS: Final = (
-    ("DCGM_FI_", "the DCGM exporter's GPU counters"),
-    ("dynamo_", "a Dynamo component"),
-    ("smg_", "a model gateway (router)"),
-    ("master_", "a Mooncake master"),
-    ("lmcache:", "LMCache"),
-    ("nv_inference_", "a Triton server"),
-    ("inference_", "an inference gateway"),
-)
 _COMMENT: Final = re.compile(rf"# (?:TYPE|HELP|UNIT) {NAME}\b|# EOF$")
-_LINE: Final = re.compile(rf"{NAME}(?:\{{[^}}]*\}})?\s+[+-]?(?:\d[\d.eE+-]*|[iI]nf|[nN]a[nN])(?:\s+\d+)?\s*(?:#.*)?")
+_LINE: Final = re.compile(
+    rf"{NAME}(?:\{{[^}}]*\}})?\s+[+-]?(?:\d[\d.eE+-]*|[iI]nf|[nN]a[nN])(?:\s+\d[\d.eE+-]*)?\s*(?:#.*)?"
+)
+_SECONDS: Final = re.compile(r"^# EOF\s*\Z", re.M)
 _BEFORE: Final = re.compile(r"(?:^|[-_.])(?:before|start|pre)(?:[-_.]|$)", re.I)
 _AFTER: Final = re.compile(r"(?:^|[-_.])(?:after|final|end|post)(?:[-_.]|$)", re.I)
 
@@ -43,7 +38,7 @@ class Prometheus:
     """Prometheus text or OpenMetrics; see ``profiler.model.extension.Format``."""
 
     name = "prometheus"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """Sure of TYPE and HELP comments that name a metric, less sure of bare samples."""
@@ -60,7 +55,7 @@ class Prometheus:
         return 0.45 if len(lines) > 1 and good == len(lines) else 0.0
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
-        """One snapshot for each engine whose metrics are in the text."""
+        """One snapshot for each engine, and for each component beside it, whose metrics are in the text."""
         with source.open() as stream:
             data = stream.read(LARGEST + 1)
         problems: list[Problem] = []
@@ -68,20 +63,34 @@ class Prometheus:
             problems.append(Problem(source.name, "error", f"{source.broken}; metrics past this point are missing"))
         if len(data) > LARGEST:
             problems.append(Problem(source.name, "error", f"only the first {LARGEST} bytes were read"))
-        series, bad = _series(data[:LARGEST].decode("utf-8", "replace"), source.name)
+        moments, bad = _moments(data[:LARGEST].decode("utf-8", "replace"), source.name)
         problems += bad
-        if not series:
+        if not moments:
             raise BadInput(source.name, "no metric sample found", "Save the answer of GET /metrics as it is", "line 1")
-        snapshots = [found for engine in engines if (found := snapshot(engine, series, source.name)) is not None]
+        named, _ = position(source.name)
+        snapshots: list[MetricsSnapshot] = []
+        beside: list[ComponentSnapshot] = []
+        for stamp, series in moments:
+            order = named if stamp is None or (named and len(moments) == 1) else stamp
+            components = components_in(series)
+            # Under a borrowed prefix nothing is the engine's own.
+            own = () if any(one.borrows for one in components) else series
+            said = (snapshot(engine, own, source.name) for engine in engines)
+            snapshots += [one if order == named else replace(one, order=order, seconds=None) for one in said if one]
+            beside += [component_snapshot(one, series, source.name, order) for one in components]
         facts: dict[str, Fact[object]] = {}
         for found in snapshots:
             engine = next(engine for engine in engines if engine.name == found.engine)
             facts["engine.name"] = Fact(engine.name, f"{source.name}: prefix of the metric names")
             for key, value in from_fields(engine.knobs, dict(found.settings)).items():
                 facts[key] = Fact(value, f"{source.name}: info metric", inferred=False)
-        if not snapshots:
-            problems.append(Problem(source.name, "info", _stranger(series)))
-        return Reading(snapshots=tuple(snapshots), facts=facts, problems=tuple(problems))
+        for one in beside:
+            if not one.values:
+                detail = f"the metrics are those of {one.title}, and none answers a question that is asked here"
+                problems.append(Problem(source.name, "info", detail))
+        if not snapshots and not beside:
+            problems.append(Problem(source.name, "info", _stranger(moments[-1][1])))
+        return Reading(snapshots=tuple(snapshots), components=tuple(beside), facts=facts, problems=tuple(problems))
 
 
 def snapshot(engine: Engine, series: Sequence[Sample], path: str) -> MetricsSnapshot | None:
@@ -125,16 +134,19 @@ def position(path: str) -> tuple[float, float | None]:
     return (LAST, None) if _AFTER.search(stem) else (0.0, None)
 
 
-def _series(text: str, path: str) -> tuple[list[Sample], list[Problem]]:
-    """The distinct series; of a repeated one the last sample stays."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
+def _moments(text: str, path: str) -> tuple[list[tuple[float | None, list[Sample]]], list[Problem]]:
+    """The distinct series of each moment in order of time: one moment, unless series repeat at several time stamps.
+
+    Of a series that is repeated at one time the last sample stays.
+    """
+    found: dict[tuple[str, tuple[tuple[str, str], ...], float | None], Sample] = {}
     malformed: list[int] = []
     repeated: list[int] = []
-    for number, sample in samples(text.splitlines()):
+    for number, sample in samples(text.splitlines(), 1.0 if _SECONDS.search(text) else 1e-3):
         if sample is None:
             malformed.append(number)
         else:
-            key = (sample.name, sample.labels)
+            key = (sample.name, sample.labels, sample.stamp)
             if key in found:
                 repeated.append(number)
             found[key] = sample
@@ -149,7 +161,15 @@ def _series(text: str, path: str) -> tuple[list[Sample], list[Problem]]:
                 path, "warning", "a series is given twice; the last one counts", f"line {repeated[0]}", len(repeated)
             )
         )
-    return list(found.values()), problems
+    every = list(found.values())
+    if len({(one.name, one.labels) for one in every}) == len(every):
+        # A scrape whose series were last set at different times is one moment: the last of them.
+        last = max((one.stamp for one in every if one.stamp is not None), default=None)
+        return ([(last, every)] if every else []), problems
+    moments: dict[float | None, list[Sample]] = {}
+    for one in every:
+        moments.setdefault(one.stamp, []).append(one)
+    return sorted(moments.items(), key=lambda item: -1.0 if item[0] is None else item[0]), problems
 
 
 def _take(
@@ -213,9 +233,8 @@ def _plain(metric: str) -> str:
 
 def _stranger(series: Sequence[Sample]) -> str:
     """One sentence about metrics that no engine claims."""
-    for prefix, title in OTHERS:
-        if any(sample.name.startswith(prefix) for sample in series):
-            return f"the metrics are those of {title}; this version shows them as present and reads no number from them"
+    if any(sample.name.startswith("DCGM_FI_") for sample in series):
+        return "the metrics are the DCGM exporter's GPU counters, none of which is one that is used"
     starts = sorted({re.split(r"[:_]", sample.name, maxsplit=1)[0] for sample in series})[:3]
     return (
         f"the metrics begin with {', '.join(starts)}, which no known engine uses; "

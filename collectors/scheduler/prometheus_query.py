@@ -13,12 +13,13 @@ from typing import Final
 
 from profiler.collectors.json_text import mapping, number
 from profiler.collectors.load.document import object_of
+from profiler.collectors.scheduler.component_metrics import component_snapshot, components_in
 from profiler.collectors.scheduler.exposition import Sample
 from profiler.collectors.scheduler.prometheus import snapshot
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.fact import Fact
-from profiler.model.metrics import MetricsSnapshot
+from profiler.model.metrics import ComponentSnapshot, MetricsSnapshot
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
 
@@ -29,7 +30,7 @@ class PrometheusQuery:
     """See ``profiler.model.extension.Format``."""
 
     name = "prometheus_query"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the kind of result that the answer names."""
@@ -62,8 +63,11 @@ class PrometheusQuery:
         if bad:
             problems.append(Problem(source.name, "warning", "a sample has no time and number, left out", count=bad))
         snapshots: list[MetricsSnapshot] = []
+        beside: list[ComponentSnapshot] = []
         for time in sorted(moments):
-            for engine in engines:
+            components = components_in(moments[time])
+            beside += [component_snapshot(one, moments[time], source.name, time) for one in components]
+            for engine in () if any(one.borrows for one in components) else engines:
                 found = snapshot(engine, moments[time], source.name)
                 if found is not None:
                     snapshots.append(replace(found, order=time, seconds=None))
@@ -71,9 +75,9 @@ class PrometheusQuery:
         for engine in engines:
             if any(one.engine == engine.name for one in snapshots):
                 facts["engine.name"] = Fact(engine.name, f"{source.name}: prefix of the metric names")
-        if not snapshots:
+        if not snapshots and not beside:
             problems.append(Problem(source.name, "info", "the answer holds no metric that a known engine exposes"))
-        return Reading(snapshots=tuple(snapshots), facts=facts, problems=tuple(problems))
+        return Reading(snapshots=tuple(snapshots), components=tuple(beside), facts=facts, problems=tuple(problems))
 
 
 def _pairs(one: Mapping[str, object]) -> Iterator[tuple[float, float] | None]:

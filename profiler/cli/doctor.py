@@ -65,6 +65,7 @@ def all_checks() -> tuple[Check, ...]:
         _pyspy(),
         _package("HolisticTraceAnalysis", "hta", "HTA's own analyses of a run", "hta"),
         _package("nvtx", "nvtx", "NVTX ranges around in-process captures", "nvtx"),
+        _package("perfetto", "perfetto", "Perfetto traces of rocprofv3", "perfetto"),
     )
 
 

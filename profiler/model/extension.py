@@ -118,6 +118,38 @@ class Engine:
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
 
 
+@dataclass(frozen=True)
+class Answer:
+    """Which metric of a component answers a question of ``profiler.model.metrics.QUESTIONS``.
+
+    Series are summed, or averaged where they are ratios (``average``); with ``label`` only those count whose label is
+    so. ``per`` is a metric whose sum divides it: a histogram's count, or a counter's whole. ``scale`` makes seconds of
+    it. The first answer that the scrape holds counts.
+    """
+
+    question: str
+    metric: str
+    per: str | None = None
+    label: tuple[str, str] | None = None
+    average: bool = False
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Component:
+    """A program beside the engines (front end, router, cache): one file each, like an engine.
+
+    ``prefixes`` are the beginnings of its metrics' names. One that ``borrows`` an engine's prefix is told by names that
+    no engine has behind the colon; its metrics are written without that prefix, and none of them is the engine's.
+    """
+
+    name: str
+    title: str
+    prefixes: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    borrows: tuple[str, ...] = ()
+
+
 class Format(Protocol):
     """One kind of file. ``version`` changes whenever ``read`` would return something else (it keys the cache)."""
 

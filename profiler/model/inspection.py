@@ -69,6 +69,31 @@ class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):
     inferred: bool
 
 
+class InspectedTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool's summary of calls by name. ``seconds`` adds up the calls' durations: they overlap, and when they ran is
+    not known. ``categories`` splits the seconds of kernels, ``largest`` holds the seconds of the largest names;
+    ``calls`` is None where a row does not say."""
+
+    source: str
+    tool: str
+    what: str
+    names: int
+    calls: int | None
+    seconds: float
+    categories: dict[str, float]
+    largest: dict[str, float]
+    unclassified_share: float | None
+
+
+class InspectedComponent(msgspec.Struct, frozen=True, kw_only=True):
+    """The last scrape of a program beside the engines: its own view, in the questions that all of them share."""
+
+    source: str
+    component: str
+    title: str
+    values: dict[str, float]
+
+
 class InspectedTrust(msgspec.Struct, frozen=True, kw_only=True):
     """One check of a trace's completeness; ``passed`` None where the trace can't say."""
 
@@ -96,3 +121,5 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[DocumentProblem, ...]
     trust: tuple[InspectedTrust, ...] = ()
     figures: tuple[Figure, ...] = ()
+    totals: tuple[InspectedTotals, ...] = ()
+    components: tuple[InspectedComponent, ...] = ()

@@ -42,6 +42,32 @@ HISTOGRAMS: Final = frozenset(
         "step_tokens",  # tokens of one engine step: its count is the number of steps
     }
 )
+# What components beside the engines are asked, in the order in which the answers are shown.
+QUESTIONS: Final[tuple[str, ...]] = (
+    "running_requests",
+    "waiting_requests",
+    "kv_usage",  # 0..1, of the memory that the component speaks of
+    "hit_rate",  # 0..1, of what was looked up
+    "requests",  # since it started
+    "output_tokens",
+    "ttft_seconds",  # means since it started
+    "itl_seconds",
+    "e2e_seconds",
+)
+
+
+@dataclass(frozen=True)
+class ComponentSnapshot:
+    """One scrape of a program beside the engines. Its numbers are its own view and never an engine's.
+
+    ``values`` maps a question to its answer; a question that the scrape does not answer is missing.
+    """
+
+    path: str
+    component: str
+    title: str
+    order: float
+    values: Mapping[str, float]
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from profiler.model.counters import GpuCounters
 from profiler.model.fact import Fact
-from profiler.model.metrics import MetricsSnapshot
+from profiler.model.metrics import ComponentSnapshot, MetricsSnapshot
 from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.stacks import StackTable
 from profiler.model.steps import EngineLog
+from profiler.model.totals import CallTotals
 from profiler.model.trace import Trace
 
 
@@ -29,6 +30,8 @@ class Reading:
     logs: tuple[EngineLog, ...] = ()
     counters: tuple[GpuCounters, ...] = ()
     stacks: tuple[StackTable, ...] = ()
+    totals: tuple[CallTotals, ...] = ()
+    components: tuple[ComponentSnapshot, ...] = ()
     facts: Mapping[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     problems: tuple[Problem, ...] = ()
 
@@ -58,6 +61,8 @@ class Run:
     logs: tuple[EngineLog, ...] = ()
     counters: tuple[GpuCounters, ...] = ()
     stacks: tuple[StackTable, ...] = ()
+    totals: tuple[CallTotals, ...] = ()
+    components: tuple[ComponentSnapshot, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def fact(self, key: str) -> object | None:

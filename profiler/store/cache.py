@@ -1,4 +1,4 @@
-"""Derived tables, kept beside the run: deleting them loses nothing.
+"""Derived data, kept beside the run: deleting it loses nothing.
 
 A trace's columns go to ``.profiler/`` in the run as Parquet (zstd, level 1) with its strings and metadata beside them.
 The key is the file's path, size and modification time, the format's name and version and this file's own version, so
@@ -70,7 +70,7 @@ class Cache:
 
     def store(self, path: Path, reader: str, version: int, reading: Reading) -> None:
         """Keep a reading of one trace; a full or read-only disk is no error, the file is simply read again."""
-        if len(reading.traces) != 1:
+        if len(reading.traces) != 1 or reading.totals:
             return
         trace = reading.traces[0]
         frame = pl.DataFrame({name: getattr(trace.events, name) for name in EventTable.__dataclass_fields__})
@@ -90,10 +90,14 @@ class Cache:
             # Also a file name that is no text: it can't be written down as JSON.
             return
 
-    def _table(self, path: Path, reader: str, version: int) -> Path:
+    def file(self, path: Path, reader: str, version: int, suffix: str) -> Path:
+        """Where something that ``reader`` derived from this very file is kept; it need not exist."""
         state = path.stat()
         key = f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{reader}|{version}|{VERSION}"
-        return self.folder / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:24]}.parquet"
+        return self.folder / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:24]}{suffix}"
+
+    def _table(self, path: Path, reader: str, version: int) -> Path:
+        return self.file(path, reader, version, ".parquet")
 
 
 def _writable(folder: Path) -> bool:

@@ -60,6 +60,8 @@ def open_run(
         logs=tuple(x for r in readings for x in r.logs),
         counters=tuple(c for r in readings for c in r.counters),
         stacks=tuple(s for r in readings for s in r.stacks),
+        totals=tuple(t for r in readings for t in r.totals),
+        components=tuple(sorted((c for r in readings for c in r.components), key=lambda c: (c.order, c.path))),
         problems=(*problems, *found, *merged),
     )
 
@@ -90,8 +92,8 @@ def _read(
     except OSError as error:
         problem = Problem(name, "error", f"could not be opened: {error.strerror}")
         return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
-    parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters, reading.stacks)
-    used = any(parts) or bool(reading.facts)
+    parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters)
+    used = any(parts) or bool(reading.stacks or reading.totals or reading.components or reading.facts)
     return FileRecord(name, chosen.name, size, used, reading.problems), reading
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.collectors import gpu, host, load, manifest, recognised, scheduler
+from profiler.collectors import gpu, host, load, manifest, nsys, perfetto, recognised, rocprof, scheduler
 from profiler.collectors.engines import ENGINES
 from profiler.model.extension import Format
 from profiler.model.run import Reading
@@ -16,6 +16,9 @@ from profiler.store.source import FileSource
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "samples"
 ALL: tuple[Format, ...] = (
+    *nsys.FORMATS,
+    *rocprof.FORMATS,
+    *perfetto.FORMATS,
     *scheduler.FORMATS,
     *load.FORMATS,
     *gpu.FORMATS,

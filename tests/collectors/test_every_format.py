@@ -37,7 +37,17 @@ def test_every_file_of_the_corpus_has_one_winner_and_a_reason(corpus: Path, form
         if scores[0][1] in ("text", "json", "binary"):
             unknown.add(path.name)
         reading = next(one for one in formats if one.name == scores[0][1]).read(source, ENGINES)
-        found = (reading.benches, reading.snapshots, reading.logs, reading.counters, reading.stacks, reading.facts)
+        found = (
+            reading.traces,
+            reading.totals,
+            reading.components,
+            reading.benches,
+            reading.snapshots,
+            reading.logs,
+            reading.counters,
+            reading.stacks,
+            reading.facts,
+        )
         assert any(found) or reading.problems, path
         assert not any(problem.severity == "error" for problem in reading.problems), path
     small = {"ep_health", "ep_health.txt", "ep_get_world_size", "ep_is_paused", "ep_is_sleeping", "ep_kv_event_sources",

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from profiler import open_run
+from profiler.errors import BadInput
 from profiler.model.requests import BenchResult
 from profiler.model.run import Reading
 
@@ -155,6 +157,25 @@ def test_genai_perf_counts_no_empty_chunk(samples: Path, read: Read) -> None:
     assert bench.tool == "genai-perf" and bench.summary["mean_tpot"] == 0.025 and bench.max_concurrency == 2
 
 
+def test_several_experiments_stay_apart_from_each_other_and_from_the_summary_beside_them(
+    samples: Path, tmp_path: Path
+) -> None:
+    """A sweep in one file: no summary can be told to belong to one of its loads, so nothing is merged or dropped."""
+    shutil.copytree(samples / "genai_perf/both", tmp_path / "run")
+    path = tmp_path / "run/profile_export.json"
+    document = json.loads(path.read_text())
+    first = document["experiments"][0]
+    second = first | {"experiment": {"mode": "concurrency", "value": 8}, "requests": first["requests"][:1]}
+    path.write_text(json.dumps(document | {"experiments": [first, second]}))
+    run = open_run(tmp_path / "run")
+    tables = [bench for bench in run.benches if bench.requests is not None]
+    (summary,) = [bench for bench in run.benches if bench.requests is None]
+    assert [(b.max_concurrency, b.completed, b.failed) for b in tables] == [(2, 2, 1), (8, 1, 0)]
+    assert summary.path == "profile_export_genai_perf.json" and summary.summary["mean_ttft"] == 0.15
+    assert all("load" not in bench.metadata for bench in tables)
+    assert not any("one result" in problem.detail for problem in run.problems)
+
+
 # -------------------------------------------------------------------------------------------------------- guidellm
 def test_guidellm(corpus: Path, samples: Path, read: Read) -> None:
     name, reading = read(samples / "guidellm/two.json")
@@ -241,13 +262,35 @@ def test_llmd_reports(samples: Path, read: Read) -> None:
     assert bench.summary["mean_ttft"] == pytest.approx(0.0008) and bench.summary["output_throughput"] == 16.0
 
 
-def test_yaml_is_named_with_the_command_that_converts_it(corpus: Path, read: Read) -> None:
+def test_yaml_holds_what_json_holds(corpus: Path, tmp_path: Path, read: Read) -> None:
+    """Every report that is published as YAML gives the same result as its values written as JSON."""
     for path in sorted((corpus / "bench/llm-d").glob("*.yaml")):
-        name, reading = read(path)
-        assert (
-            name in ("llmd_report_yaml", "inference_perf_yaml")
-            and "json.dump(yaml.safe_load" in reading.problems[0].detail
-        )
+        beside = tmp_path / f"{path.stem}.json"
+        beside.write_text(json.dumps(yaml.safe_load(path.read_text()), default=str))
+        (name, reading), (other, same) = read(path), read(beside)
+        assert name == other and name in ("llmd_report", "inference_perf")
+        bench, converted = only(reading), only(same)
+        assert bench.completed > 0 and bench.summary == converted.summary
+        assert (bench.duration, bench.model) == pytest.approx((converted.duration, converted.model))
+
+
+def test_yaml_that_breaks_off_or_would_expand_without_end(samples: Path, tmp_path: Path, read: Read) -> None:
+    name, reading = read(samples / "llmd_report/truncated.yaml")
+    bench = only(reading)
+    assert name == "llmd_report" and bench.completed == 32 and bench.summary["mean_ttft"] == pytest.approx(0.0008)
+    assert [(p.severity, p.place) for p in reading.problems] == [("error", "line 35")]
+    assert (
+        only(read(samples / "llmd_report/v0_1.yaml")[1]).summary
+        == only(read(samples / "llmd_report/v0_1.json")[1]).summary
+    )
+    path = tmp_path / "r.yaml"
+    path.write_text("version: '0.2'\na: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 10)}]\n" for i in range(9)))  # fmt: skip
+    with pytest.raises(BadInput, match="no count of requests"):
+        read(path)
+    path.write_text("version: '0.2'\nresults: &a\n  request_performance: *a\n  b: !!python/object/apply:os.abort []\n")
+    with pytest.raises(BadInput, match="no count of requests"):
+        read(path)
 
 
 def test_trtllm_bench(samples: Path, read: Read) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from profiler import open_run
+from profiler.analyzers.inspection import inspect
 from profiler.collectors.scheduler.exposition import Sample, samples
 from profiler.collectors.scheduler.prometheus import FIRST, LAST, position
 from profiler.model.run import Reading
@@ -97,18 +99,59 @@ def test_a_cut_scrape_keeps_what_is_whole(samples: Path, read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "component", "expected"),
     [
-        ("own/components/smg.metrics", "router"),
-        ("own/components/mc.metrics", "Mooncake"),
-        ("own/components/dynamo_frontend_vllm_mocker.metrics", "Dynamo"),
+        ("smg", "gateway", {"running_requests": 0.0, "requests": 4.0}),
+        ("mc", "mooncake", {"requests": 0.0}),
+        ("dynamo_frontend_vllm_mocker", "dynamo", {
+            "running_requests": 0.0, "waiting_requests": 0.0, "hit_rate": 5568 / 6320, "requests": 20.0, "output_tokens": 640.0,
+            "ttft_seconds": 11.603441754999999 / 20, "itl_seconds": 12.089063488999999 / 620, "e2e_seconds": 23.728465721000003 / 20}),
+        ("dynamo_worker_vllm_mocker", "dynamo", {"running_requests": 0.0, "waiting_requests": 0.0, "requests": 20.0}),
+        ("dynamo_worker_sglang_mocker", "dynamo", {"running_requests": 0.0, "waiting_requests": 0.0, "requests": 20.0}),
+        ("dynamo_worker_trtllm_mocker", "dynamo", {"running_requests": 0.0, "waiting_requests": 0.0, "requests": 20.0}),
     ],
-)
-def test_other_components_are_named(corpus: Path, read: Read, name: str, told: str) -> None:
-    kind, reading = read(corpus / name)
-    assert kind == "prometheus"
-    assert not reading.snapshots
-    assert told in reading.problems[-1].detail
+)  # fmt: skip
+def test_components_answer_for_themselves(
+    corpus: Path, read: Read, name: str, component: str, expected: dict[str, float]
+) -> None:
+    kind, reading = read(corpus / f"own/components/{name}.metrics")
+    (found,) = reading.components
+    assert (kind, found.component) == ("prometheus", component) and found.values == pytest.approx(expected)
+    # What an engine's mocker writes beside the component's metrics is the engine's.
+    assert [one.engine for one in reading.snapshots] == re.findall(r"worker_(\w+)_mocker", name)
+
+
+def test_every_component_answers(samples: Path, read: Read) -> None:
+    """A scrape of each in the names of its source: sums over series, averages of ratios, means of histograms."""
+    _, reading = read(samples / "prometheus/components.prom")
+    found = {one.component: one.values for one in reading.components}
+    assert found == {
+        "llmd": pytest.approx({"running_requests": 5.0, "waiting_requests": 2.5, "kv_usage": 0.4, "hit_rate": 0.25, "requests": 9.0, "ttft_seconds": 0.5}),
+        "mooncake": {"kv_usage": 0.25, "hit_rate": 0.75, "requests": 8.0},
+        "lmcache": {"hit_rate": 0.5, "requests": 3.0},
+        "triton": pytest.approx({"running_requests": 4.0, "waiting_requests": 6.0, "kv_usage": 0.5, "requests": 10.0, "ttft_seconds": 0.02, "e2e_seconds": 0.3}),
+        "kserve": {"requests": 2.0, "e2e_seconds": 1.5},
+    }  # fmt: skip
+    assert not reading.snapshots and not reading.problems
+
+
+def test_a_router_under_an_engines_prefix_is_not_that_engine(samples: Path, read: Read) -> None:
+    _, reading = read(samples / "prometheus/stack_router.prom")
+    assert not reading.snapshots and "engine.name" not in reading.facts
+    (found,) = reading.components
+    assert found.component == "stack_router"
+    assert found.values == {"running_requests": 7.0, "waiting_requests": 1.0, "hit_rate": 0.5, "requests": 12.0}
+
+
+def test_inspect_shows_the_last_scrape_of_a_component(tmp_path: Path) -> None:
+    for name, running in (("before", 0), ("after", 3)):
+        (tmp_path / f"{name}.prom").write_text(
+            f"# TYPE smg_worker_requests_active gauge\nsmg_worker_requests_active {running}\n"
+        )
+    (tmp_path / "other.prom").write_text("# TYPE smg_worker_requests_active gauge\nsmg_worker_requests_active 1\n")
+    document = inspect(open_run(tmp_path))
+    assert sorted((one.source, one.values["running_requests"]) for one in document.components) == [
+        ("after.prom", 3.0), ("other.prom", 1.0)]  # fmt: skip
 
 
 def test_the_exposition_format() -> None:
@@ -121,10 +164,33 @@ def test_the_exposition_format() -> None:
         "",
     ]
     found = dict(samples(lines))
-    assert found[1] == Sample("a:b", (("x", '1,}"\\\n'), ("y", "")), float("inf"))
+    assert found[1] == Sample("a:b", (("x", '1,}"\\\n'), ("y", "")), float("inf"), 0.123)
     assert found[2] == Sample("c", (), 0.001)
     assert found[3] is not None and found[3].labels == (("e", "f"),)
     assert 4 not in found and found[5] is None
+
+
+def test_openmetrics(samples: Path, read: Read) -> None:
+    """Counters end in ``_total`` and have a time of creation, samples an exemplar and a stamp in seconds."""
+    name, reading = read(samples / "prometheus/openmetrics.txt")
+    (found,) = reading.snapshots
+    assert name == "prometheus" and not reading.problems
+    assert found.values == {
+        "running_requests": 3.0, "generation_tokens": 17.0, "ttft_seconds_sum": 1.5, "ttft_seconds_count": 2.0}  # fmt: skip
+    assert found.order == 1520879607.789
+
+
+def test_a_dump_of_several_times_is_a_snapshot_each(samples: Path, read: Read) -> None:
+    _, reading = read(samples / "prometheus/openmetrics_dump.txt")
+    assert [(one.order, one.values["generation_tokens"]) for one in reading.snapshots] == [(10.5, 5.0), (20.5, 9.0)]
+    assert not reading.problems
+
+
+def test_prometheus_stamps_are_milliseconds_and_a_files_name_comes_first(tmp_path: Path, read: Read) -> None:
+    text = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3 1520879607789\n"
+    for name, order in (("scrape.txt", 1520879607.789), ("before.txt", FIRST)):
+        (tmp_path / name).write_text(text)
+        assert read(tmp_path / name)[1].snapshots[0].order == order
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,28 @@ def test_lines_of_our_own(samples: Path, read: Read) -> None:
     assert settings["prefix_cache"] is False and settings["token_budget"] == 2048 and settings["tensor_parallel"] == 2
 
 
+def test_a_log_of_the_engine_before_its_rewrite(samples: Path, read: Read) -> None:
+    """V0 prints no line a step: settings, sizes and events are what its log says."""
+    path = samples / "server_log/before_v1.log"
+    log = log_of(read, path, "vllm")
+    assert not len(log.steps) and not log.every_step
+    assert log.events == {"graph_capture": 1, "interval": 2, "preemption": 1}
+    facts = {key: fact.value for key, fact in read(path)[1].facts.items()}
+    assert facts["engine.version"] == "0.6.6.post1" and facts["model.name"] == "m/x"
+    assert (facts["setting.kv_blocks"], facts["setting.tensor_parallel"]) == (27852, 2)
+    assert facts["setting.prefix_cache"] is True and facts["hardware.device"] == "gpu"
+
+
+def test_the_oldest_batch_lines(samples: Path, read: Read) -> None:
+    """0.3.6: a full stop behind the head, a hit rate among the fields, no comma at the end."""
+    log = log_of(read, samples / "server_log/batches_oldest.log", "sglang")
+    steps = log.steps
+    assert steps.prefill_tokens.tolist() == [64, 0, 0] and steps.cached_tokens.tolist() == [8, -1, -1]
+    assert steps.decode_requests.tolist() == [0, 5, 4] and steps.waiting.tolist() == [4, 1, -1]
+    np.testing.assert_array_equal(steps.kv_usage, [0.12, 0.25, np.nan])  # the last line is cut
+    assert log.events == {"preemption": 1} and log.settings["kv_tokens"].value == 4096
+
+
 def test_a_cut_line_is_no_step(samples: Path, read: Read) -> None:
     assert len(log_of(read, samples / "server_log/truncated.log", "vllm").steps) == 1
 

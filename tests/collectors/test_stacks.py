@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import re
@@ -192,6 +193,24 @@ def test_memray(corpus: Path, samples: Path, read: Read) -> None:
     assert rows(table)[0] == (("schedule (spin.py:4)",), 82968576.0)
     reading = read(samples / "memray_stats/stats.json")[1]
     assert rows(reading.stacks[0]) == [(("f (a.py:4)",), 60.0), (("<frozen x>",), 15.0), ((), 25.0)]
+
+
+def test_memray_csv(corpus: Path, samples: Path, read: Read) -> None:
+    path = corpus / "pyspy/generated-here/memray.csv"
+    name, reading = read(path)
+    (table,) = reading.stacks
+    with path.open(newline="") as file:
+        listed = list(csv.DictReader(file))
+    assert name == "memray_csv" and table.unit == "bytes" and not reading.problems
+    assert table.weight.sum() == sum(int(row["size"]) for row in listed)
+    assert table.texts(0)[-1].split()[0] == listed[0]["stack_trace"].split(";")[0]
+    (table,) = read(samples / "memray_csv/good.csv")[1].stacks
+    assert rows(table) == [
+        (("main (/a/run.py:7)", "f (/a/model.py:58)"), 5468.0), (("g<int, 2> (/a/model.py:9)",), 100.0), ((), 8.0)]  # fmt: skip
+    assert table.threads == ("1 0x1", "2 worker")
+    for sample, kept, bad in (("truncated", 1372.0, 1), ("malformed", 10.0, 3)):
+        reading = read(samples / f"memray_csv/{sample}.csv")[1]
+        assert reading.stacks[0].weight.sum() == kept and [p.count for p in reading.problems] == [bad]
 
 
 def test_a_run_holds_its_stacks(samples: Path, tmp_path: Path) -> None:

@@ -192,3 +192,21 @@ def test_aiperf_telemetry(corpus: Path, samples: Path, read: Read) -> None:
     assert found.power.tolist() == [one["telemetry_data"]["gpu_power_usage"] for one in kept]
     np.testing.assert_allclose(found.sm_clock, [one["telemetry_data"]["sm_clock_frequency"] * 1e6 for one in kept])
     np.testing.assert_allclose(found.clock, [one["timestamp_ns"] / 1e9 for one in kept])
+
+
+def test_dynamo_requests(corpus: Path, samples: Path, read: Read) -> None:
+    path = corpus / "own/components/reqtrace.jsonl"
+    requests = [json.loads(line)["event"]["request"] for line in path.read_text().splitlines()]
+    name, reading = read(path)
+    (found,) = reading.components
+    assert name == "dynamo_requests" and not reading.benches and not reading.problems
+    assert found.values["requests"] == len(requests)
+    assert found.values["output_tokens"] == sum(r["output_tokens"] for r in requests)
+    assert found.values["ttft_seconds"] == pytest.approx(sum(r["ttft_ms"] for r in requests) / len(requests) / 1e3)
+    found = read(samples / "dynamo_requests/good.jsonl")[1].components[0]
+    assert found.values == pytest.approx(
+        {"requests": 2, "output_tokens": 42, "ttft_seconds": 0.1, "e2e_seconds": 0.45, "hit_rate": 0.5, "itl_seconds": 0.0175})  # fmt: skip
+    _, reading = read(samples / "dynamo_requests/truncated.jsonl")
+    assert reading.components[0].values["requests"] == 1 and reading.problems[0].place == "line 2"
+    _, reading = read(samples / "dynamo_requests/malformed.jsonl")
+    assert reading.components[0].values == {"requests": 1} and reading.problems[0].count == 2

@@ -20,7 +20,14 @@ from profiler.model.diagnosis import (
     Unexplained,
     Verdict,
 )
-from profiler.model.inspection import InspectedDevice, InspectedFile, InspectedSteps, Inspection
+from profiler.model.inspection import (
+    InspectedComponent,
+    InspectedDevice,
+    InspectedFile,
+    InspectedSteps,
+    InspectedTotals,
+    Inspection,
+)
 
 HOSTILE = (
     '</script><script>document.title="pwned"</script><img src=x onerror=alert(1)>'
@@ -416,4 +423,25 @@ def inspection(text: str | None = None) -> Inspection:
         unclassified_share=0.012,
         metrics={text or "output_throughput": 3778.2, "mean_ttft": 1.921},
         problems=(problem,),
+        components=(
+            InspectedComponent(
+                source=text or "router.prom",
+                component="gateway",
+                title=text or "a model gateway (router)",
+                values={text or "running_requests": 12.0, "hit_rate": 0.25, "ttft_seconds": 0.5},
+            ),
+        ),
+        totals=(
+            InspectedTotals(
+                source=text or "kernels.csv",
+                tool=text or "nsys stats cuda_gpu_kern_sum",
+                what=text or "kernels",
+                names=214,
+                calls=412_000,
+                seconds=7.1,
+                categories={text or "gemm": 4.1, "attention": 3.0},
+                largest={text or "nvjet_tst_192x192": 4.0},
+                unclassified_share=0.0,
+            ),
+        ),
     )

@@ -128,6 +128,20 @@ attention     3.000              42.9%
 mlp           4.000              57.1%
   36 layers found in the order of the kernels
 
+Totals: kernels  412,000 calls of 214 names in kernels.csv (nsys stats cuda_gpu_kern_sum)
+added up              time, s   of the total
+────────────────────────────────────────────
+category: gemm          4.100          57.7%
+category: attention     3.000          42.3%
+nvjet_tst_192x192       4.000          56.3%
+────────────────────────────────────────────
+total                   7.100         100.0%
+
+Beside the engine  a model gateway (router) in router.prom
+  running requests  12
+  hit rate          25.0%
+  ttft              500.0 ms
+
 Metrics
   output throughput  3,778 tokens/s
   mean TTFT          1.921 s

@@ -1,4 +1,4 @@
-"""Rows of any rocprof output -> one trace: names interned, times checked, copies and fills told from kernels."""
+"""Rows of a tool that lists events one by one -> one trace: names interned, times checked."""
 
 from __future__ import annotations
 
@@ -13,23 +13,11 @@ from profiler.model.requests import Ints
 from profiler.model.trace import NO_ID, DeviceInfo, EventTable, Kind, Trace
 
 LONGEST_NS: Final = 7 * 86_400 * 1_000_000_000
-# rocprofv3's directions of a copy, as the kernel families spell them.
-DIRECTIONS: Final = {
-    "HOST_TO_DEVICE": "Memcpy HtoD",
-    "DEVICE_TO_HOST": "Memcpy DtoH",
-    "DEVICE_TO_DEVICE": "Memcpy DtoD",
-    "HOST_TO_HOST": "Memcpy HtoH",
-}
-
-
-def copy_name(direction: str) -> str:
-    """A copy's name from ``MEMORY_COPY_HOST_TO_DEVICE`` or ``HOST_TO_DEVICE``."""
-    return DIRECTIONS.get(direction.removeprefix("MEMORY_COPY_"), "Memcpy Unknown")
 
 
 @dataclass
-class Assembly:
-    """Collects rows of one process. Times are ns of the machine's monotonic clock, as rocprof writes them."""
+class TraceRows:
+    """Collects rows of one process. Times are ns of whatever clock the tool uses."""
 
     path: str
     names: dict[str, int] = field(default_factory=dict[str, int])
@@ -48,6 +36,7 @@ class Assembly:
         stream: Ints | None = None,
         thread: Sequence[str] | None = None,
         what: str = "rows",
+        size: Ints | None = None,
     ) -> None:
         """Append rows; those whose times can't be true are left out and counted."""
         n = len(names)
@@ -68,7 +57,7 @@ class Assembly:
             correlation=none if correlation is None else correlation,
             device=(none if device is None else device).astype(np.int32),
             stream=(none if stream is None else stream).astype(np.int32),
-            size=none,
+            size=none if size is None else size,
             graph_node=none,
         )
         self._parts.append(table.select(sound))

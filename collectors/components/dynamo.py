@@ -1,0 +1,36 @@
+"""NVIDIA Dynamo's front end, router and workers. Read off live scrapes of 1.6.1 (CPU mocker).
+
+``queued_requests`` counts until the first response, prefill included; in-flight requests are all that came in and did
+not go out. ``gpu_cache_usage_percent`` is a fraction. The router's ``kv_hit_rate`` is its own prediction, so the share
+of prompt tokens that the workers reported as cached is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from profiler.model.extension import Answer, Component
+
+COMPONENT: Final = Component(
+    name="dynamo",
+    title="a Dynamo component",
+    prefixes=("dynamo_",),
+    answers=(
+        Answer("running_requests", "dynamo_frontend_inflight_requests"),
+        Answer("running_requests", "dynamo_component_inflight_requests", label=("dynamo_endpoint", "generate")),
+        Answer("waiting_requests", "dynamo_frontend_queued_requests"),
+        Answer("waiting_requests", "dynamo_work_handler_queue_depth"),
+        Answer("kv_usage", "dynamo_component_gpu_cache_usage_percent", average=True),
+        Answer("hit_rate", "dynamo_frontend_cached_tokens_sum", per="dynamo_frontend_input_sequence_tokens_sum"),
+        Answer("hit_rate", "dynamo_component_kv_cache_hit_rate", average=True),
+        Answer("requests", "dynamo_frontend_requests_total"),
+        Answer("requests", "dynamo_component_requests_total", label=("dynamo_endpoint", "generate")),
+        Answer("output_tokens", "dynamo_frontend_output_tokens_total"),
+        Answer("ttft_seconds", "dynamo_frontend_time_to_first_token_seconds_sum",
+               per="dynamo_frontend_time_to_first_token_seconds_count"),
+        Answer("itl_seconds", "dynamo_frontend_inter_token_latency_seconds_sum",
+               per="dynamo_frontend_inter_token_latency_seconds_count"),
+        Answer("e2e_seconds", "dynamo_frontend_request_duration_seconds_sum",
+               per="dynamo_frontend_request_duration_seconds_count"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,6 @@
+"""Reading Perfetto traces (protobuf)."""
+
+from profiler.collectors.perfetto.reader import FORMAT
+
+FORMATS = (FORMAT,)
+"""All formats of this room."""
