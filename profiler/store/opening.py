@@ -14,6 +14,7 @@ from profiler.model.run import FileRecord, Reading, Run
 from profiler.store.cache import Cache
 from profiler.store.folder import files_of, run_root
 from profiler.store.loads import one_a_load
+from profiler.store.ranks import rank_problems
 from profiler.store.source import FileSource
 
 # Reading a small file again is quicker than opening its table.
@@ -48,19 +49,20 @@ def open_run(
         records.append(record)
         readings.append(reading)
     found = tuple(p for record in records for p in record.problems)
+    traces = tuple(t for r in readings for t in r.traces)
     benches, merged = one_a_load([b for r in readings for b in r.benches])
     return Run(
         name=path.resolve().name,
         path=str(path),
         files=tuple(records),
         facts=_merged(readings),
-        traces=tuple(t for r in readings for t in r.traces),
+        traces=traces,
         benches=benches,
         snapshots=tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path))),
         logs=tuple(x for r in readings for x in r.logs),
         counters=tuple(c for r in readings for c in r.counters),
         stacks=tuple(s for r in readings for s in r.stacks),
-        problems=(*problems, *found, *merged),
+        problems=(*problems, *found, *merged, *rank_problems(traces)),
     )
 
 
