@@ -76,3 +76,39 @@ def test_two_captured_sizes_are_no_loss() -> None:
 def test_a_trace_without_device_events_makes_no_claim() -> None:
     trace = graph_trace()
     assert checks_of(replace(trace, events=trace.events.of(Kind.LAUNCH))) == ()
+
+
+def with_nodes(trace: Trace) -> Trace:
+    """The same replays with node ids: two graphs in turns, each with ids of its own."""
+    events = trace.events
+    node = np.where(
+        events.kind == Kind.KERNEL, 1 + np.maximum(np.arange(len(events)) - REPLAYS, 0) % KERNELS, -1
+    ) + np.where((events.kind == Kind.KERNEL) & (events.correlation % 2 == 1), 1000, 0)
+    return replace(trace, events=replace(events, graph_node=node))
+
+
+def test_node_ids_tell_which_kernels_a_replay_lacks() -> None:
+    trace = with_nodes(graph_trace())
+    assert set(results(trace).values()) == {True}
+    # Whether the first replay of its graph or a later one, and its lowest node with them.
+    for replay in (0, 3):
+        lost = without(trace, REPLAYS + replay * KERNELS + np.arange(0, KERNELS, 2))
+        (check,) = [c for c in checks_of(lost) if c.name == "graph replays are complete"]
+        assert check.passed is False
+        assert check.detail.startswith("1 of 12 replays lack nodes") and "50 of 1,200 kernels" in check.detail
+
+
+def test_a_short_graph_beside_a_long_one_is_no_loss_where_nodes_tell_them_apart() -> None:
+    trace = with_nodes(graph_trace())
+    short = np.concatenate([REPLAYS + r * KERNELS + np.arange(5) for r in range(0, REPLAYS, 2)])
+    assert results(without(trace, short))["graph replays are complete"] is True
+    single = trace.events.select(trace.events.correlation < 2)
+    assert results(replace(trace, events=single))["graph replays are complete"] is None
+
+
+def test_a_recording_without_its_first_kernels_is_told_from_one_that_lost_one() -> None:
+    lost = without(graph_trace(), REPLAYS + np.arange(3 * KERNELS))
+    (check,) = [c for c in checks_of(lost) if c.name == "the recording has its first kernels"]
+    assert check.passed is False and check.concerns == "time of the first steps" and check.detail.startswith("3 launches")
+    middle = without(graph_trace(), REPLAYS + 5 * KERNELS + np.arange(3 * KERNELS))
+    assert results(middle)["the recording has its first kernels"] is True
