@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from profiler.analyzers.trace_steps import is_graph_launch, launched, spans_of
+from profiler.analyzers.trace_steps import SLACK_NS, is_graph_launch, launched, spans_of
 from profiler.model.trace import NO_ID, EventTable, Kind, Trace
 
 _KERNEL_LAUNCH: Final = re.compile(r"(?:LaunchKernel|LaunchCooperativeKernel|GraphLaunch|ModuleLaunch)")
@@ -61,7 +61,8 @@ def _device_and_calls(trace: Trace) -> tuple[EventTable, EventTable]:
 
 
 def _of_kernel_time(trace: Trace, device: EventTable, calls: EventTable) -> tuple[TrustCheck, ...]:
-    return _launches(trace, device, calls), _replays(trace, device, calls)
+    checks = (_launches(trace, device, calls), _replays(trace, device, calls), _overruns(trace, device))
+    return tuple(check for check in checks if check is not None)
 
 
 def _settled_launches(trace: Trace, device: EventTable, calls: EventTable) -> EventTable:
@@ -110,6 +111,28 @@ def _start(trace: Trace, device: EventTable, calls: EventTable) -> TrustCheck:
         empty = int(np.searchsorted(begun, worked[worked >= 0][0])) if (worked >= 0).any() else len(begun)
         text += f"; {empty:,} of {len(spans):,} steps begin before it and have no device work"
     return TrustCheck(name, leading < _LEADING, text, concerns)
+
+
+def _overruns(trace: Trace, device: EventTable) -> TrustCheck | None:
+    """ROCm can write durations that run over the stream's next kernel, which had to wait for it.
+
+    Only AMD's kernels are judged: on newer NVIDIA devices a kernel may start before the one before it ends.
+    """
+    amd = any(d.vendor == "amd" for d in trace.devices) or any(name.startswith("hip") for name in trace.names)
+    kernels = device.of(Kind.KERNEL)
+    if not amd or not len(kernels):
+        return None
+    kernels = kernels.select(np.lexsort((kernels.end, kernels.start, kernels.stream, kernels.device)))
+    same = (kernels.stream[1:] == kernels.stream[:-1]) & (kernels.device[1:] == kernels.device[:-1])
+    over = np.where(same, kernels.end[:-1] - kernels.start[1:], 0)
+    over = np.minimum(over[over > SLACK_NS], kernels.duration[:-1][over > SLACK_NS])
+    total = int(kernels.duration.sum())
+    text = (
+        f"{len(over):,} of {len(kernels):,} kernels run over the next one of their stream, by {over.sum() / 1e6:,.3f} "
+        f"of {total / 1e6:,.3f} ms"
+    )
+    lost = int(over.sum()) > MOST_MISSING * total
+    return TrustCheck("kernels of a stream follow each other", not lost, text, KERNEL_TIME)
 
 
 def _replays(trace: Trace, device: EventTable, calls: EventTable) -> TrustCheck:

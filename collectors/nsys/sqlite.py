@@ -125,16 +125,19 @@ def _timed(start: Ints, end: Ints) -> NDArray[np.bool_]:
     return sound & (np.where(sound, end - start, 0) < LONGEST_NS)
 
 
+def _left_out(rows: int, table: str, problems: list[Problem], path: str) -> None:
+    if rows:
+        detail = f"{rows:,} rows of {table} have no time stamps that can be true and were left out"
+        problems.append(Problem(path, "warning", detail, table, rows))
+
+
 def _device_events(
     database: Tables, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
 ) -> _Events:
     columns = database.integers(table, (*_DEVICE_COLUMNS, "bytes", *names.columns))
     # Where start and end are 0 the device gave no time stamp; it must not set the start of the trace.
     timed = _timed(columns["start"], columns["end"]) & ~((columns["start"] == 0) & (columns["end"] == 0))
-    left_out = int((~timed).sum())
-    if left_out:
-        detail = f"{left_out:,} rows of {table} have no time stamps that can be true and were left out"
-        problems.append(Problem(path, "warning", detail, table, left_out))
+    _left_out(int((~timed).sum()), table, problems, path)
     node = np.where(columns["graphNodeId"] > 0, columns["graphNodeId"], NO_ID)
     events = EventTable(
         kind=np.full(len(timed), kind, np.uint8),
@@ -164,7 +167,9 @@ def _host_events(
             detail = f"{int(open_ended.sum()):,} NVTX ranges never end in the capture and were left out"
             problems.append(Problem(path, "info", detail, count=int(open_ended.sum())))
         chosen &= ~open_ended
-    chosen &= _timed(columns["start"], columns["end"])
+    timed = _timed(columns["start"], columns["end"])
+    _left_out(int((chosen & ~timed).sum()), table, problems, path)
+    chosen &= timed
     rows = {key: value[chosen] for key, value in columns.items()}
     none = np.full(len(rows["start"]), NO_ID, np.int64)
     events = EventTable(

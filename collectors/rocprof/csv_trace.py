@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from profiler.collectors.bounded_text import whole_bytes
 from profiler.collectors.rocprof.assembly import Assembly, copy_name
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
@@ -36,7 +37,7 @@ _SUFFIX: Final = re.compile(
     r"|memory_copy)_trace\.csv(?:\.gz|\.zst)?$"
 )
 _COMPANIONS: Final = ("hip_api", "hip_runtime", "hip", "memory_copy", "marker_api", "marker")
-LARGEST: Final = 4 << 30
+LARGEST: Final = 2 << 30
 # Calls of the same capture lie within a minute of its kernels.
 NEAR_NS: Final = 60_000_000_000
 
@@ -95,8 +96,7 @@ def _companions(path: Path) -> list[Path]:
 def _add(assembly: Assembly, source: Source, span: tuple[int, int] | None) -> tuple[int, int] | None:
     """Add a file's rows; returns their first and last instant. Where ``span`` is given and the file's time lies
     elsewhere, it is of another capture and left out."""
-    with source.open() as stream:
-        text = stream.read(LARGEST)
+    text = whole_bytes(source, LARGEST)
     if source.broken:
         assembly.problems.append(Problem(source.name, "error", f"{source.broken}; what came before was kept"))
     frame = _table(text, source)
