@@ -42,7 +42,7 @@ class NsysSqlite:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_sqlite"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """A SQLite file whose schema names Nsight's tables (the schema's text lies in the first pages)."""
@@ -84,6 +84,8 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
         detail = "no GPU activity in this capture (a client or another process was profiled?): this is not an idle GPU"
         problems.append(Problem(name, "warning", detail))
     _lost(database, problems, name)
+    used = np.unique(np.concatenate([table.name for table, _ in events])) if events else np.zeros(0, np.int32)
+    names = strings.names(used)
     started = database.integers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     base = int(started[0]) if len(started) and started[0] > 0 else 0
     devices = _Devices(database)
@@ -100,7 +102,7 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
         trace = Trace(
             path=name if len(working) <= 1 else f"{name} (pid {pid})",
             events=joined,
-            names=strings.names(),
+            names=names,
             processes=(f"{pid} {strings.processes.get(owner, '')}".strip(),),
             threads=strings.threads(),
             base=base,
@@ -262,11 +264,13 @@ class _Strings:
         codes = [self._threads.setdefault(tid, len(self._threads)) for tid in found.tolist()]
         return np.array(codes or [0], np.int32)[position]
 
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._codes)
+    def names(self, used: NDArray[np.int32]) -> tuple[str, ...]:
+        """Every code's text; those that no event has are left empty, as captures register the environment too."""
+        kept = set(used.tolist())
+        return tuple(text if code in kept else "" for text, code in self._codes.items())
 
     def threads(self) -> tuple[str, ...]:
-        names = self.names()
+        names = tuple(self._codes)
         return tuple(f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self._threads)
 
 
