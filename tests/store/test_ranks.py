@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 
 from profiler import open_run
 from profiler.analyzers.device import accounts_of
+from profiler.analyzers.inspection import inspect
 from profiler.model.problem import Problem
+from profiler.model.run import Run
 from tests.strategies import KINETO, Built, document, event_texts, expected, rows_of, small_trace
 
 EPOCH = 1_750_000_000_000_000_000
@@ -119,3 +122,20 @@ def test_two_real_ranks_of_eight_share_their_clock(tmp_path: Path) -> None:
     assert problem.count == 6 and problem.severity == "info"
     windows = [(t.base + int(t.events.start.min()), t.base + int(t.events.end.max())) for t in run.traces]
     assert np.subtract(*windows).max() < 10**9
+
+
+def test_claims_across_ranks_are_withheld_where_a_rank_is_a_copy_or_its_clock_is_another(tmp_path: Path) -> None:
+    paths = sorted(KINETO.glob("lightllm-ep8-*.gz"))
+    if len(paths) != 2:
+        pytest.skip("the corpus of real files is not on this machine")
+
+    def waiting(run: Run) -> list[str]:
+        return [f.name for f in inspect(run).figures if f.name.startswith("waiting for other ranks")]
+
+    for path in paths:
+        shutil.copy(path, tmp_path)
+    run = open_run(tmp_path)
+    first, second = run.traces
+    assert len(waiting(run)) == 2
+    assert waiting(replace(run, traces=(first, replace(second, base=second.base + 10**12)))) == []
+    assert waiting(replace(run, traces=(first, replace(first, path="copy")))) == []
