@@ -6,6 +6,7 @@ never happen without it, and one that drops kernels shows a device that idles wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -27,11 +28,12 @@ _SAMPLE_SECONDS: Final = 1.0
 _FEWEST_SAMPLES: Final = 2
 
 
-def toll_of(run: Run) -> TrustCheck | None:
-    """Profiled over unprofiled time of the same steps; None where the run has no benchmark or no annotated trace."""
-    if not run.benches:
+def toll_of(run: Run, accounts: Sequence[DeviceAccount]) -> TrustCheck | None:
+    """Profiled over unprofiled time of the same steps; None where the run has no benchmark or no annotated trace.
+    ``accounts`` are those of all its traces."""
+    if not run.benches or not accounts:
         return None
-    measured = measure(run, run.benches[-1])
+    measured = measure(run, run.benches[-1], accounts)
     traced = measured.traced
     toll = _toll(measured)
     if traced is None or toll is None:

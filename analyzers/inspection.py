@@ -75,7 +75,7 @@ def _trust(run: Run, accounts: list[DeviceAccount]) -> tuple[InspectedTrust, ...
         found += [(trace.path, check) for check in checks_of(trace)]
         against = [busy_of(run, trace, account) for account in accounts if account.trace == trace.path]
         found += [(trace.path, check) for check in against if check is not None]
-    toll = toll_of(run)
+    toll = toll_of(run, accounts)
     if toll is not None:
         found.append((next(a.trace for a in accounts if a.steps is not None), toll))
     return tuple(

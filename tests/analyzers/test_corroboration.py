@@ -82,6 +82,10 @@ def test_without_counters_there_is_no_check() -> None:
     assert check_of(counters([np.nan] * 6, [0] * 6)) is None
 
 
+def toll(run: Run) -> TrustCheck | None:
+    return toll_of(run, [account for trace in run.traces for account in accounts_of(trace)])
+
+
 def slowed(run: Run, factor: float) -> Run:
     """The same run, its trace taken by a profiler that makes everything take ``factor`` times as long."""
     (trace,) = run.traces
@@ -101,7 +105,7 @@ def slowed(run: Run, factor: float) -> Run:
 )  # fmt: skip
 def test_the_toll_is_a_check(factor: float, passed: bool, concerns: str, lab: Lab) -> None:
     run = slowed(lab("null").a, factor)
-    found = toll_of(run)
+    found = toll(run)
     assert found is not None and (found.passed, found.concerns) == (passed, concerns)
     stated = float(found.detail.split("take ")[1].split(" times")[0])
     assert 0.9 * factor < stated < 1.25 * factor
@@ -110,7 +114,7 @@ def test_the_toll_is_a_check(factor: float, passed: bool, concerns: str, lab: La
 
 def test_inspect_and_diagnose_state_one_toll(lab: Lab) -> None:
     pair = lab("null")
-    found = toll_of(pair.a)
+    found = toll(pair.a)
     assert found is not None
     stated = found.detail.split("take ")[1].split(" times")[0]
     lines = [line for line in pair.forward.method if "traced steps take" in line]
@@ -118,7 +122,7 @@ def test_inspect_and_diagnose_state_one_toll(lab: Lab) -> None:
 
 
 def test_a_run_without_benchmark_has_no_toll() -> None:
-    assert toll_of(Run("r", "r", (), {}, traces=(half_busy(),))) is None
+    assert toll(Run("r", "r", (), {}, traces=(half_busy(),))) is None
 
 
 def test_kernel_time_that_the_counters_contradict_is_not_claimed() -> None:
