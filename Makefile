@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test others other engines lint types wheel clean chromium
+.PHONY: help demo test others other engines golden fuzz lint types wheel clean chromium
 
 help:
 	@echo 'make demo    diagnose the shipped pairs: verdicts here, reports in demo/'
@@ -14,6 +14,8 @@ help:
 	@echo 'make lint    ruff (rules and format) and the import contracts'
 	@echo 'make types   mypy, strict'
 	@echo 'make engines the tests that start real engines'
+	@echo 'make golden  write what the small files read as anew (tests/golden)'
+	@echo 'make fuzz    feed every reader random bytes, SECONDS=60 each'
 	@echo 'make wheel   build dist/*.tar.gz and dist/*.whl'
 	@echo 'make clean   remove everything that these targets made'
 
@@ -37,6 +39,15 @@ engines: $(VENV)/.dev
 	@# Status 5: no test carries the marker.
 	$(BIN)/python -m pytest -m engines || [ $$? -eq 5 ]
 
+golden: $(VENV)/.dev
+	$(BIN)/python -m tests.golden_dump
+
+# Coverage-guided; a crash leaves its input in fuzz/, and a second call goes on from what the first one found.
+SECONDS ?= 60
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group fuzz
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +62,7 @@ wheel: $(VENV)/.dev
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) .venv-* build dist demo *.egg-info collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist demo fuzz *.egg-info collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Headless Chromium for the tests that open the report. Without it they are skipped, and pytest says so.
 chromium:

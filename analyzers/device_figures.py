@@ -12,6 +12,7 @@ from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_o
 from profiler.model.fact import Fact
 from profiler.model.inspection import Figure, Section
 from profiler.model.run import Run
+from profiler.store.ranks import rank_problems
 
 _LONGEST: Final = 5
 _MODE_NAMES: Final = {"full": "replayed in full", "pieces": "replayed in pieces", "eager": "run eagerly"}
@@ -141,7 +142,8 @@ def _collectives(account: DeviceAccount, source: str) -> list[Figure]:
 
 def _across(run: Run, accounts: Sequence[DeviceAccount]) -> list[Figure]:
     bases = {trace.path: trace.base for trace in run.traces}
-    if any(bases[a.trace] == 0 for a in accounts):
+    # A copy would be its own twin, and of clocks that share no moment it is not known which collectives are the same.
+    if any(bases[a.trace] == 0 for a in accounts) or any(p.severity == "warning" for p in rank_problems(run.traces)):
         return []
     found = across_ranks([(f"{a.trace}, {a.device}", bases[a.trace], a.collectives) for a in accounts])
     if found is None:

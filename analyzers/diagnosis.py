@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from profiler.analyzers.causes.hardware import median_clock
-from profiler.analyzers.device import accounts_of
+from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
+from profiler.analyzers.device import DeviceAccount, accounts_of
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.intervals import Replica
@@ -35,9 +35,6 @@ from profiler.model.diagnosis import (
 from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.run import Run
-
-# The profiler's toll above which the split of host time is only indicative.
-HIGH_TOLL: Final = 2.0
 
 
 def diagnose(
@@ -115,11 +112,17 @@ def untrusted_traces(a: Measured, b: Measured) -> tuple[str, ...]:
     """What can't be claimed because a trace lost kernels: one line for each failed check."""
     lines = []
     for measured in (a, b):
-        account = measured.traced
-        trace = next((t for t in measured.run.traces if account is not None and t.path == account.trace), None)
-        for check in lost_kernels(trace) if trace is not None else ():
-            lines.append(f"{measured.name}: {check.detail}: its trace is not used to split step time")
+        for detail in _lost(measured.run, measured.traced):
+            lines.append(f"{measured.name}: {detail}: its trace is not used to split step time")
     return tuple(lines)
+
+
+def _lost(run: Run, account: DeviceAccount | None) -> list[str]:
+    """Why an account's kernel time can't be claimed: what its trace lacks, or what the device's counters say."""
+    trace = next((t for t in run.traces if account is not None and t.path == account.trace), None)
+    if trace is None or account is None:
+        return []
+    return [check.detail for check in (*lost_kernels(trace), *contradicted(run, account))]
 
 
 def profilers_agree(a: Measured, b: Measured) -> bool:
@@ -210,8 +213,7 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         if account is None:
             missing.append(f"{run.name} holds no trace with device work: kernels can't be compared")
             continue
-        trace = next(t for t in run.traces if t.path == account.trace)
-        missing += [f"{run.name}: {check.detail}: its kernel time is not complete" for check in lost_kernels(trace)]
+        missing += [f"{run.name}: {detail}: its kernel time is not complete" for detail in _lost(run, account)]
         if account.steps is None or account.steps.spans.inferred:
             missing.append(f"{run.name}'s trace has no engine's step annotations: equal work can't be shown")
     if a is not None and b is not None and comparable_devices(a, b):

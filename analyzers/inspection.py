@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from profiler.analyzers.corroboration import busy_of, toll_of
 from profiler.analyzers.device import DeviceAccount, accounts_of
 from profiler.analyzers.device_figures import device_figures
 from profiler.analyzers.diagnosis import engine_of, problems_of
@@ -14,7 +15,7 @@ from profiler.analyzers.host import host_figures, stack_figures
 from profiler.analyzers.kernels import UNCLASSIFIED, family_of
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.serving_figures import serving_figures
-from profiler.analyzers.trust import checks_of
+from profiler.analyzers.trust import TrustCheck, checks_of
 from profiler.model.diagnosis import DocumentProblem
 from profiler.model.inspection import (
     SECTIONS,
@@ -70,14 +71,26 @@ def inspect(run: Run) -> Inspection:
         unclassified_share=sum(share * weight for share, weight in unknown) / busy if busy else None,
         metrics={} if bench is None else metrics_of(bench),
         problems=problems_of(run),
-        trust=tuple(
-            InspectedTrust(trace=trace.path, check=c.name, passed=c.passed, detail=c.detail, concerns=c.concerns)
-            for trace in run.traces
-            for c in checks_of(trace)
-        ),
+        trust=_trust(run, accounts),
         figures=_figures(run, accounts),
         totals=tuple(map(_totals, run.totals)),
         components=_components(run),
+    )
+
+
+def _trust(run: Run, accounts: list[DeviceAccount]) -> tuple[InspectedTrust, ...]:
+    """What each trace holds of what it should, by itself and against the rest of the run."""
+    found: list[tuple[str, TrustCheck]] = []
+    for trace in run.traces:
+        found += [(trace.path, check) for check in checks_of(trace)]
+        against = [busy_of(run, trace, account) for account in accounts if account.trace == trace.path]
+        found += [(trace.path, check) for check in against if check is not None]
+    toll = toll_of(run, accounts)
+    if toll is not None:
+        found.append((next(a.trace for a in accounts if a.steps is not None), toll))
+    return tuple(
+        InspectedTrust(trace=trace, check=c.name, passed=c.passed, detail=c.detail, concerns=c.concerns)
+        for trace, c in found
     )
 
 

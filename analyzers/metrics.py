@@ -67,9 +67,13 @@ def metrics_of(bench: BenchResult) -> dict[str, float]:
     """Every metric that the result carries, by name."""
     found: dict[str, float] = {}
     if bench.duration > 0:
-        found["output_throughput"] = bench.total_output_tokens / bench.duration
         found["request_throughput"] = bench.completed / bench.duration
-        found["total_token_throughput"] = (bench.total_output_tokens + bench.total_input_tokens) / bench.duration
+        # Requests that were served and no tokens: they were not counted, or only together by the tool.
+        if bench.total_output_tokens or not bench.completed:
+            found["output_throughput"] = bench.total_output_tokens / bench.duration
+        if bench.total_output_tokens or not bench.completed or "total_token_throughput" not in bench.summary:
+            total = bench.total_output_tokens + bench.total_input_tokens
+            found |= {"total_token_throughput": total / bench.duration} if total or not bench.completed else {}
     if bench.requests is None or not bench.requests.ok.any():
         named = {re.sub(r"^median_", "p50_", name): value for name, value in bench.summary.items()}
         return {**named, **found}

@@ -13,12 +13,14 @@ from urllib.parse import quote
 
 import numpy as np
 
+from profiler.errors import BadInput
 from profiler.model.extension import Source
 from profiler.model.requests import Ints
 
 MAGIC: Final = b"SQLite format 3\x00"
 BATCH: Final = 65_536
 MISSING: Final = -1
+_PIECE: Final = 16 << 20
 
 
 class Tables(Protocol):
@@ -105,13 +107,26 @@ def opened(source: Source) -> Iterator[Database]:
         path = source.path
         if not plain:
             path = Path(folder) / "export.sqlite"
-            with source.open() as stream, path.open("wb") as target:
-                shutil.copyfileobj(stream, target)
+            _unpack(source, path)
         address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(address, uri=True)) as connection:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             connection.execute("PRAGMA trusted_schema = OFF")
             yield Database(connection)
+
+
+def _unpack(source: Source, path: Path) -> None:
+    """Write the decompressed file to ``path``. Raises BadInput where it would take most of the disk."""
+    room = shutil.disk_usage(path.parent).free // 2
+    with source.open() as stream, path.open("wb") as target:
+        while piece := stream.read(_PIECE):
+            room -= len(piece)
+            if room < 0:
+                advice = "Unpack it yourself where there is room, and name the unpacked file"
+                raise BadInput(
+                    source.name, f"unpacked it takes more than half of what is free in {path.parent}", advice
+                )
+            target.write(piece)
 
 
 def _quoted(name: str) -> str:

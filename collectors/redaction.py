@@ -30,6 +30,11 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.S)
 _JSON_PAIR: Final = re.compile(r"([\"'])([A-Za-z_][\w.-]*)\1(\s*:\s*)([\"'])((?:\\.|(?!\4).)*)\4")
 
 
+# In free text: NAME=value and --flag value; quotes bound the value where there are any.
+_VALUE: Final = r"(\"[^\"]*\"|'[^']*'|[^\s\0\"',;)}\]]+)"
+_IN_TEXT: Final = re.compile(r"(?<![\w.-])(--?[A-Za-z][\w-]*(?:=|\s+(?!-))|[A-Za-z_][\w.-]*=)" + _VALUE)
+
+
 def is_secret_name(name: str) -> bool:
     """Whether a value of this name is a secret; counts of tokens and names of tokenizers are not."""
     words = [word.lower() for word in _WORD.findall(name)]
@@ -44,9 +49,21 @@ def redact_text(text: str) -> str:
     """The text without tokens of well-known shapes, ``Bearer`` values and quoted or assigned secrets."""
     text = _HEADER.sub(lambda match: match[1] + REDACTED, _SHAPES.sub(REDACTED, text))
     text = _BEARER.sub(lambda match: f"{match[1]} {REDACTED}", text)
+    if "=" in text or "-" in text:
+        text = _IN_TEXT.sub(_without_value, text)
     return _JSON_PAIR.sub(
         lambda m: f"{m[1]}{m[2]}{m[1]}{m[3]}{m[4]}{REDACTED}{m[4]}" if is_secret_name(m[2]) else m[0], text
     )
+
+
+def _without_value(match: re.Match[str]) -> str:
+    name = match[1].rstrip("= \t\r\n")
+    hidden = is_secret_name(name) and redact(_number(match[2]), name) == REDACTED and match[2] not in REDACTED
+    return f"{match[1]}{REDACTED}" if hidden else match[0]
+
+
+def _number(text: str) -> object:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else text
 
 
 def redact(value: object, name: str = "") -> object:
@@ -74,11 +91,18 @@ def redact_command(words: Iterable[str]) -> list[str]:
     for word in words:
         if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
             flag, equals, _ = word.partition("=")
-            hiding = is_secret_name(flag) and not equals
-            out.append(f"{flag}={REDACTED}" if equals and is_secret_name(flag) else redact_text(word))
+            # Words that were quoted together are a text that may begin like a flag.
+            named = " " not in flag and is_secret_name(flag)
+            hiding = named and not equals
+            out.append(f"{flag}={REDACTED}" if equals and named else redact_text(word))
             continue
         if hiding:
             out.append(REDACTED)
+            continue
+        # A header whose quotes are gone: Authorization: Bearer X.
+        if word.endswith(":") and is_secret_name(word):
+            hiding = True
+            out.append(word)
             continue
         assigned = _ASSIGNMENT.fullmatch(word)
         if assigned and is_secret_name(assigned[1]):

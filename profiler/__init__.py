@@ -24,7 +24,7 @@ def open_run(path: str | Path) -> Run:
     from profiler import registry
     from profiler.store import opening
 
-    return opening.open_run(Path(path), registry.formats(), registry.engines(), registry.relabelled)
+    return opening.open_run(Path(path), registry.formats(), registry.engines(), registry.relabelled, registry.redacted)
 
 
 def diagnose(a: str | Path, b: str | Path) -> Diagnosis:

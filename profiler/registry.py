@@ -14,6 +14,7 @@ from profiler.collectors.host import FORMATS as HOST_FORMATS
 from profiler.collectors.load import FORMATS as LOAD_FORMATS
 from profiler.collectors.nsys import FORMATS as NSYS_FORMATS
 from profiler.collectors.perfetto import FORMATS as PERFETTO_FORMATS
+from profiler.collectors.redacted_reading import redacted as redacted
 from profiler.collectors.rocprof import FORMATS as ROCPROF_FORMATS
 from profiler.collectors.scheduler import FORMATS as SCHEDULER_FORMATS
 from profiler.collectors.torch_trace import FORMATS as TRACE_FORMATS

@@ -23,7 +23,7 @@ NUMBER = re.compile(r"-?\d+\.\d+(?:[eE][-+]?\d+)?")
 
 def diagnosed_at(folder: Path) -> Diagnosis:
     a, b = (
-        open_run(folder / name, registry.formats(), registry.engines(), registry.relabelled)
+        open_run(folder / name, registry.formats(), registry.engines(), registry.relabelled, registry.redacted)
         for name in ("run-A", "run-B")
     )
     return diagnose(a, b)

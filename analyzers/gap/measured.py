@@ -111,9 +111,9 @@ class Measured:
         return None
 
 
-def measure(run: Run, bench: BenchResult) -> Measured:
-    """Gather what the run says of one measured load."""
-    accounts = tuple(account for trace in run.traces for account in accounts_of(trace))
+def measure(run: Run, bench: BenchResult, known: Sequence[DeviceAccount] | None = None) -> Measured:
+    """Gather what the run says of one measured load. ``known``: its traces' accounts, where they were made before."""
+    accounts = tuple(known or (account for trace in run.traces for account in accounts_of(trace)))
     counters, gauges = counters_of(run.snapshots, bench)
     device = _device(run, accounts)
     steps = _from_logs(run, bench, counters, mixes_phases(accounts))

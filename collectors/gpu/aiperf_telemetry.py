@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.gpu.sampled_rows import DeviceSample, counters_of, scaled
-from profiler.collectors.json_text import count, decode, mapping, number, objects, string
+from profiler.collectors.json_text import count, mapping, number, objects, string
 from profiler.collectors.redaction import redact_text
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -36,8 +37,7 @@ class AiperfTelemetry:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """Samples of every device, in the order of the lines."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.gpu.sampled_rows import DeviceSample, counters_of, scaled
-from profiler.collectors.json_text import decode, number
+from profiler.collectors.json_text import number
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.problem import Problem
@@ -33,8 +34,7 @@ class DcgmDmon:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One sample for each row of a device."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

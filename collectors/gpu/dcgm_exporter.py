@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.gpu.sampled_rows import DeviceSample, counters_of, scaled
-from profiler.collectors.json_text import decode
 from profiler.collectors.redaction import redact_text
 from profiler.collectors.scheduler.exposition import samples
 from profiler.collectors.scheduler.prometheus import position
@@ -43,8 +43,7 @@ class DcgmExporter:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One sample for each device."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

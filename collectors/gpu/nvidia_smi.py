@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from profiler.collectors.json_text import decode
+from profiler.collectors.bounded_text import whole_text
 from profiler.errors import BadInput
 from profiler.model.counters import GpuCounters
 from profiler.model.extension import Engine, Source
@@ -49,8 +49,7 @@ class NvidiaSmi:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """Clocks in Hz, power in watts, utilisation 0..1; NaN for ``[N/A]`` and for columns that were not asked for."""
-        with source.open() as stream:
-            text = decode(stream.read()).replace("\0", "")
+        text = whole_text(source).replace("\0", "")
         rows = _rows(text)
         if not rows:
             raise BadInput(source.name, "no header line", "Query with --format=csv, keeping the header", "line 1")

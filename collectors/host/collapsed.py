@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.host.stack_rows import StackRows
-from profiler.collectors.json_text import decode
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.problem import Problem
@@ -41,8 +41,7 @@ class Collapsed:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One table; lines without a count are counted and left out."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", f"{source.broken}; later stacks are missing"))

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.host.stack_rows import StackRows
-from profiler.collectors.json_text import decode
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.problem import Problem
@@ -50,8 +50,7 @@ class PerfScript:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One table; lines that are neither header nor frame are counted."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", f"{source.broken}; later samples are missing"))

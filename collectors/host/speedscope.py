@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from json import JSONDecoder
 from typing import Final
 
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.host.open_calls import OpenCalls, said
 from profiler.collectors.host.stack_rows import StackRows, frame_text
-from profiler.collectors.json_text import count, decode, mapping, number, parse, string
+from profiler.collectors.json_text import count, mapping, number, parse, string
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.problem import Problem
@@ -50,8 +51,7 @@ class Speedscope:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One table for each unit; profiles of a file that breaks off are read up to there."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

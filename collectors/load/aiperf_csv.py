@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.collectors.json_text import decode
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.load.aiperf import result_of
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -34,8 +34,7 @@ class AiperfCsv:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """The numbers as printed, which are rounded to two digits."""
-        with source.open() as stream:
-            text = decode(stream.read()).replace("\0", "")
+        text = whole_text(source).replace("\0", "")
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

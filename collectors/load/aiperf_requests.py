@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.collectors.json_text import count, decode, mapping, number, numbers, objects, string
+from profiler.collectors.bounded_text import whole_text
+from profiler.collectors.json_text import count, mapping, number, numbers, objects, string
 from profiler.collectors.load.request_rows import Row, failures, result_of
 from profiler.collectors.load.same_load import load_mark
 from profiler.collectors.load.unit_metrics import per_unit
@@ -36,8 +37,7 @@ class AiperfRequests:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One result for all lines of the phase "profiling"."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

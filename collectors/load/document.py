@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from json import JSONDecoder
 
-from profiler.collectors.json_text import decode, leading_pairs, parse
+from profiler.collectors.bounded_text import whole_text
+from profiler.collectors.json_text import leading_pairs, parse
 from profiler.collectors.yaml_text import parse_yaml
 from profiler.model.extension import Source
 from profiler.model.problem import Problem
@@ -13,8 +14,7 @@ from profiler.model.problem import Problem
 
 def text_of(source: Source) -> tuple[str, list[Problem]]:
     """The whole text, and a problem where the compressed data breaks off."""
-    with source.open() as stream:
-        text = decode(stream.read())
+    text = whole_text(source)
     return text, [Problem(source.name, "error", source.broken)] if source.broken else []
 
 

@@ -2,7 +2,8 @@
 
 Read off a file of 0.8.0 and the source at 0.8.1. Latencies named ``_ms`` are milliseconds, ``request_latency`` is
 seconds. Its time per output token includes the first token's time, its inter-token latency is averaged over tokens
-instead of requests: both keep the tool's name. Requests hold the time of the first and the last token, no gaps.
+instead of requests: both keep the tool's name. So do its percentiles (the median too): they are the smallest value that
+covers the share, without interpolation. Requests hold the time of the first and the last token, no gaps.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Guidellm:
     """See ``profiler.model.extension.Format``."""
 
     name = "guidellm"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the version it writes, or by the parts of a benchmark (version 1)."""
@@ -94,8 +95,10 @@ def _benchmark(item: Mapping[str, object], path: str, place: str) -> tuple[Bench
     for key, name, scale in _LATENCIES:
         found = mapping(metrics.get(key))
         values = mapping(found.get("successful")) or found
-        summary |= distribution(values, name, scale)
-        summary |= distribution(mapping(values.get("percentiles")), name, scale)
+        ranks = {"median": values.get("median"), **mapping(values.get("percentiles"))}
+        rest = {key: value for key, value in values.items() if key != "median"}
+        summary |= distribution(rest, name, scale)
+        summary |= distribution(ranks, name if "." in name else f"{TOOL}.{name}", scale)
     for key, name in _RATES.items():
         found = mapping(metrics.get(key))
         mean = number((mapping(found.get("successful")) or found).get("mean"))

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.collectors.json_text import count, decode, number, objects, string
+from profiler.collectors.bounded_text import whole_text
+from profiler.collectors.json_text import count, number, objects, string
 from profiler.collectors.redaction import redact, redact_text
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -37,8 +38,7 @@ class Inferencex:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One result for each point; rates only per GPU, as the file states them."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.collectors.json_text import count, decode, number
+from profiler.collectors.bounded_text import whole_text
+from profiler.collectors.json_text import count, number
 from profiler.collectors.load.summary_keys import metadata, summary
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -40,8 +41,7 @@ class LmdeployBench:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One result for each row."""
-        with source.open() as stream:
-            text = decode(stream.read()).replace("\0", "")
+        text = whole_text(source).replace("\0", "")
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.collectors.json_text import count, decode, mapping, number, parse
+from profiler.collectors.bounded_text import whole_text
+from profiler.collectors.json_text import count, mapping, number, parse
 from profiler.collectors.load.same_load import load_mark
 from profiler.collectors.redaction import redact_text
 from profiler.errors import BadInput
@@ -51,8 +52,7 @@ class Mlperf:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One result of a summary or of a detail log; of one run the two are merged."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.collectors.json_text import count, decode, leading_pairs, mapping, number, numbers, objects, parse, string
+from profiler.collectors.bounded_text import whole_text
+from profiler.collectors.json_text import count, leading_pairs, mapping, number, numbers, objects, parse, string
 from profiler.collectors.load.request_columns import request_table
 from profiler.collectors.load.summary_keys import metadata, summary
 from profiler.collectors.redaction import redact_text
@@ -62,8 +63,7 @@ class VllmBench:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One result for each object of the file; a cut file gives what stands before the cut."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         benches: list[BenchResult] = []
         problems: list[Problem] = []
         if source.broken:

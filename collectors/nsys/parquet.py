@@ -73,7 +73,7 @@ class NsysParquet:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_parquetdir"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """A Parquet file named like one of Nsight's tables."""

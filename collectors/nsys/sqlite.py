@@ -42,7 +42,7 @@ class NsysSqlite:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_sqlite"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """A SQLite file whose schema names Nsight's tables (the schema's text lies in the first pages)."""
@@ -84,6 +84,8 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
         detail = "no GPU activity in this capture (a client or another process was profiled?): this is not an idle GPU"
         problems.append(Problem(name, "warning", detail))
     _lost(database, problems, name)
+    used = np.unique(np.concatenate([table.name for table, _ in events])) if events else np.zeros(0, np.int32)
+    names = strings.names(used)
     started = database.integers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     base = int(started[0]) if len(started) and started[0] > 0 else 0
     devices = _Devices(database)
@@ -100,7 +102,7 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
         trace = Trace(
             path=name if len(working) <= 1 else f"{name} (pid {pid})",
             events=joined,
-            names=strings.names(),
+            names=names,
             processes=(f"{pid} {strings.processes.get(owner, '')}".strip(),),
             threads=strings.threads(),
             base=base,
@@ -125,16 +127,19 @@ def _timed(start: Ints, end: Ints) -> NDArray[np.bool_]:
     return sound & (np.where(sound, end - start, 0) < LONGEST_NS)
 
 
+def _left_out(rows: int, table: str, problems: list[Problem], path: str) -> None:
+    if rows:
+        detail = f"{rows:,} rows of {table} have no time stamps that can be true and were left out"
+        problems.append(Problem(path, "warning", detail, table, rows))
+
+
 def _device_events(
     database: Tables, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
 ) -> _Events:
     columns = database.integers(table, (*_DEVICE_COLUMNS, "bytes", *names.columns))
     # Where start and end are 0 the device gave no time stamp; it must not set the start of the trace.
     timed = _timed(columns["start"], columns["end"]) & ~((columns["start"] == 0) & (columns["end"] == 0))
-    left_out = int((~timed).sum())
-    if left_out:
-        detail = f"{left_out:,} rows of {table} have no time stamps that can be true and were left out"
-        problems.append(Problem(path, "warning", detail, table, left_out))
+    _left_out(int((~timed).sum()), table, problems, path)
     node = np.where(columns["graphNodeId"] > 0, columns["graphNodeId"], NO_ID)
     events = EventTable(
         kind=np.full(len(timed), kind, np.uint8),
@@ -164,7 +169,9 @@ def _host_events(
             detail = f"{int(open_ended.sum()):,} NVTX ranges never end in the capture and were left out"
             problems.append(Problem(path, "info", detail, count=int(open_ended.sum())))
         chosen &= ~open_ended
-    chosen &= _timed(columns["start"], columns["end"])
+    timed = _timed(columns["start"], columns["end"])
+    _left_out(int((chosen & ~timed).sum()), table, problems, path)
+    chosen &= timed
     rows = {key: value[chosen] for key, value in columns.items()}
     none = np.full(len(rows["start"]), NO_ID, np.int64)
     events = EventTable(
@@ -257,11 +264,13 @@ class _Strings:
         codes = [self._threads.setdefault(tid, len(self._threads)) for tid in found.tolist()]
         return np.array(codes or [0], np.int32)[position]
 
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._codes)
+    def names(self, used: NDArray[np.int32]) -> tuple[str, ...]:
+        """Every code's text; those that no event has are left empty, as captures register the environment too."""
+        kept = set(used.tolist())
+        return tuple(text if code in kept else "" for text, code in self._codes.items())
 
     def threads(self) -> tuple[str, ...]:
-        names = self.names()
+        names = tuple(self._codes)
         return tuple(f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self._threads)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from profiler.collectors.bounded_text import whole_bytes
 from profiler.collectors.csv_table import integers, read_table
 from profiler.collectors.rocprof.names import copy_name
 from profiler.collectors.trace_labels import label
@@ -36,7 +37,7 @@ _SUFFIX: Final = re.compile(
 )
 _COMPANIONS: Final = ("hip_api", "hip_runtime", "hip", "memory_copy", "marker_api", "marker")
 ADVICE: Final = "Export it again with rocprofv3 -f csv"
-LARGEST: Final = 4 << 30
+LARGEST: Final = 2 << 30
 # Calls of the same capture lie within a minute of its kernels.
 NEAR_NS: Final = 60_000_000_000
 
@@ -95,8 +96,7 @@ def _companions(path: Path) -> list[Path]:
 def _add(assembly: TraceRows, source: Source, span: tuple[int, int] | None) -> tuple[int, int] | None:
     """Add a file's rows; returns their first and last instant. Where ``span`` is given and the file's time lies
     elsewhere, it is of another capture and left out."""
-    with source.open() as stream:
-        text = stream.read(LARGEST)
+    text = whole_bytes(source, LARGEST)
     if source.broken:
         assembly.problems.append(Problem(source.name, "error", f"{source.broken}; what came before was kept"))
     frame = read_table(text, source, ADVICE)

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from profiler.collectors.bounded_text import whole_bytes
 from profiler.collectors.rocprof.names import copy_name
 from profiler.collectors.trace_labels import label
 from profiler.collectors.trace_rows import TraceRows
@@ -20,7 +21,7 @@ from profiler.model.problem import Problem
 from profiler.model.run import Reading
 from profiler.model.trace import DeviceInfo, Kind
 
-LARGEST: Final = 8 << 30
+LARGEST: Final = 2 << 30
 
 
 class _Handle(msgspec.Struct):
@@ -112,8 +113,7 @@ class RocprofJson:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One trace a process. Raises BadInput where the JSON does not decode."""
-        with source.open() as stream:
-            text = stream.read(LARGEST)
+        text = whole_bytes(source, LARGEST)
         problems: list[Problem] = []
         try:
             text.decode("utf-8")

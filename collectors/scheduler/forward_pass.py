@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from profiler.collectors.json_text import count, decode, mapping, number, objects
+from profiler.collectors.bounded_text import whole_text
+from profiler.collectors.json_text import count, mapping, number, objects
 from profiler.collectors.scheduler.server_log import step_table
 from profiler.collectors.step_annotations import phase
 from profiler.errors import BadInput
@@ -36,8 +37,7 @@ class ForwardPass:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One log for each worker and data-parallel rank."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

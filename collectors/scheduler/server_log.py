@@ -16,6 +16,8 @@ from profiler.model.run import Reading
 from profiler.model.steps import EngineLog, StepTable
 
 LONGEST_LINE: Final = 1 << 20
+# After so many bytes without the end of a line the file is no log.
+ENDLESS_LINE: Final = 256 << 20
 SNIFFED_LINES: Final = 400
 YEAR: Final = 365 * 86400.0
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -85,7 +87,7 @@ class ServerLog:
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """Steps, settings and events of the engine that most lines belong to."""
         collected = [_Collected(engine) for engine in engines]
-        long_lines = 0
+        long_lines = number = 0
         with source.open() as stream:
             for number, raw, whole in _lines(stream):
                 long_lines += not whole
@@ -95,9 +97,13 @@ class ServerLog:
                     if part:
                         for one in collected:
                             one.line(part, number, source.name)
+            endless = bool(stream.read(1))
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", f"{source.broken}; later lines are missing"))
+        if endless:
+            detail = f"a line does not end within {ENDLESS_LINE >> 20} MiB; it and what follows were left out"
+            problems.append(Problem(source.name, "error", detail, f"line {number:,}"))
         if long_lines:
             detail = f"a line is longer than {LONGEST_LINE} bytes; only its beginning was read"
             problems.append(Problem(source.name, "warning", detail, count=long_lines))
@@ -162,16 +168,21 @@ def step_table(rows: Sequence[tuple[float, LogStep]]) -> StepTable:
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, str, bool]]:
-    """(number from 1, text without its end, whether it is whole) of every line, the rest of a huge one thrown away."""
+    """(number from 1, text without its end, whether it is whole) of every line, the rest of a huge one thrown away;
+    where one does not end it is the last."""
     number = 0
     while raw := stream.readline(LONGEST_LINE):
         number += 1
         whole = True
         tail = raw
-        while not tail.endswith(b"\n") and len(tail) == LONGEST_LINE:
+        length = len(raw)
+        while not tail.endswith(b"\n") and len(tail) == LONGEST_LINE and length < ENDLESS_LINE:
             tail = stream.readline(LONGEST_LINE)
+            length += len(tail)
             whole = whole and not tail
         yield number, raw.rstrip(b"\r\n").decode("utf-8", "replace"), whole
+        if length >= ENDLESS_LINE:
+            return
 
 
 FORMAT: Final = ServerLog()

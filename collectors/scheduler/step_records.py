@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from profiler.collectors.bounded_text import whole_text
 from profiler.collectors.engines import ENGINES
 from profiler.collectors.json_text import decode, objects, parse
 from profiler.collectors.scheduler.server_log import step_table
@@ -43,8 +44,7 @@ class StepRecords:
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """One log of all steps; complete unless the records' own count has gaps."""
-        with source.open() as stream:
-            text = decode(stream.read())
+        text = whole_text(source)
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", source.broken))

@@ -24,10 +24,11 @@ _ARRAY_END: Final = re.compile(rb"\}\s*\]")
 
 @dataclass(frozen=True)
 class Piece:
-    """``kind`` is "header", "events", "tail" or "footer"; ``offset`` counts decompressed bytes from the start.
+    """``kind`` is "header", "events", "tail" or "unread"; ``offset`` counts decompressed bytes from the start.
 
     "events" holds whole events separated by commas, without the brackets. "tail" is the last of them: it may end in
-    the closing bracket and everything after it, or break off anywhere.
+    the closing bracket and everything after it, or break off anywhere. "unread", without data, says that the file goes
+    on where nothing that looks like an event has come for LONGEST_EVENT bytes.
     """
 
     kind: str
@@ -72,6 +73,7 @@ def pieces(stream: BinaryIO, chunk: int = CHUNK) -> Iterator[Piece]:
             buffer += more
             if len(buffer) > LONGEST_EVENT:
                 yield Piece("tail", buffer, offset)
+                yield Piece("unread", b"", offset + len(buffer))
                 return
             continue
         yield Piece("events", buffer[: cut + 1], offset)

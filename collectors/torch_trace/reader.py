@@ -32,6 +32,7 @@ _RANK_IN_NAME: Final = re.compile(r"(?:^|[_.\-/])(?:rank[_\-]?|TP-)(\d+)(?=[_.\-
 _DAMAGE: Final[Mapping[str, tuple[Severity, str]]] = {
     "lost": ("error", "events could not be decoded and were left out; export the trace again if they matter"),
     "cut": ("error", "the file ends inside the event list; all complete events were kept; copy the whole file"),
+    "unread": ("error", "no event has come for 256 MiB; the rest of the file was not read. Export the trace again"),
     "top-level keys": ("warning", "the keys beside traceEvents could not be decoded; device names may be missing"),
     "further event list": ("warning", "the file holds a second traceEvents list, which was left out"),
     "bad UTF-8": ("info", "bytes in names are not UTF-8 and were replaced"),
@@ -76,6 +77,8 @@ class TorchTrace:
                         columns.add(*decode(piece.data, piece.offset, damage), piece.offset)
                     else:
                         columns.add_scanned(scanned, piece.offset)
+                elif piece.kind == "unread":
+                    damage.add("unread", piece.offset)
                 else:
                     has_events = True
                     after = _tail(piece, columns, damage)

@@ -19,7 +19,7 @@ def read_run(path: Path, state: State, required: bool = True) -> Run:
     Raises MissingEvidence where nothing in it can be used and something is ``required``.
     """
     if state.quiet or not state.err.is_terminal:
-        run = open_run(path, registry.formats(), registry.engines(), registry.relabelled)
+        run = open_run(path, registry.formats(), registry.engines(), registry.relabelled, registry.redacted)
     else:
         with state.err.status(Text(f"reading {path}")) as status:
             run = open_run(
@@ -27,6 +27,7 @@ def read_run(path: Path, state: State, required: bool = True) -> Run:
                 registry.formats(),
                 registry.engines(),
                 registry.relabelled,
+                registry.redacted,
                 lambda name: status.update(Text(f"reading {path}: {name}")),
             )
     if path.is_file() and all(record.format == "unreadable" for record in run.files):

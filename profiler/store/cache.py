@@ -20,7 +20,7 @@ from profiler.model.problem import Problem
 from profiler.model.run import Reading
 from profiler.model.trace import DeviceInfo, EventTable, Trace
 
-VERSION: Final = 1
+VERSION: Final = 2
 FOLDER: Final = ".profiler"
 
 

@@ -14,12 +14,14 @@ from profiler.model.run import FileRecord, Reading, Run
 from profiler.store.cache import Cache
 from profiler.store.folder import files_of, run_root
 from profiler.store.loads import one_a_load
+from profiler.store.ranks import rank_problems
 from profiler.store.source import FileSource
 
 # Reading a small file again is quicker than opening its table.
 CACHED_FROM: Final = 1 << 20
 
 Relabel = Callable[[Reading, Sequence[Engine]], Reading]
+Clean = Callable[[Reading], Reading]
 
 
 def open_run(
@@ -27,13 +29,14 @@ def open_run(
     formats: Sequence[Format],
     engines: Sequence[Engine],
     relabel: Relabel,
+    clean: Clean,
     progress: Callable[[str], None] | None = None,
 ) -> Run:
     """Read everything under ``path`` (a folder, or one file).
 
-    ``relabel`` restores what is not kept in a cached table (an engine's reading of the names). ``progress`` is called
-    with each file's name before it is read. Raises UsageError where ``path`` does not exist; a file that can't be read
-    becomes a problem of the run.
+    ``relabel`` restores what is not kept in a cached table (an engine's reading of the names); ``clean`` takes out what
+    must be neither kept nor shown. ``progress`` is called with each file's name before it is read. Raises UsageError
+    where ``path`` does not exist; a file that can't be read becomes a problem of the run.
     """
     root = run_root(path)
     cache = Cache(root)
@@ -44,17 +47,18 @@ def open_run(
         name = str(file.relative_to(root))
         if progress is not None:
             progress(name)
-        record, reading = _read(file, name, formats, engines, relabel, cache)
+        record, reading = _read(file, name, formats, engines, relabel, clean, cache)
         records.append(record)
         readings.append(reading)
     found = tuple(p for record in records for p in record.problems)
+    traces = tuple(t for r in readings for t in r.traces)
     benches, merged = one_a_load([b for r in readings for b in r.benches])
     return Run(
         name=path.resolve().name,
         path=str(path),
         files=tuple(records),
         facts=_merged(readings),
-        traces=tuple(t for r in readings for t in r.traces),
+        traces=traces,
         benches=benches,
         snapshots=tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path))),
         logs=tuple(x for r in readings for x in r.logs),
@@ -62,12 +66,18 @@ def open_run(
         stacks=tuple(s for r in readings for s in r.stacks),
         totals=tuple(t for r in readings for t in r.totals),
         components=tuple(sorted((c for r in readings for c in r.components), key=lambda c: (c.order, c.path))),
-        problems=(*problems, *found, *merged),
+        problems=(*problems, *found, *merged, *rank_problems(traces)),
     )
 
 
 def _read(
-    file: Path, name: str, formats: Sequence[Format], engines: Sequence[Engine], relabel: Relabel, cache: Cache
+    file: Path,
+    name: str,
+    formats: Sequence[Format],
+    engines: Sequence[Engine],
+    relabel: Relabel,
+    clean: Clean,
+    cache: Cache,
 ) -> tuple[FileRecord, Reading]:
     size = 0
     try:
@@ -82,12 +92,12 @@ def _read(
         if kept is not None:
             reading = relabel(kept, engines)
         else:
-            reading = chosen.read(source, engines)
+            reading = clean(chosen.read(source, engines))
             if size >= CACHED_FROM:
                 cache.store(file, chosen.name, chosen.version, reading)
     except BadInput as error:
-        place = error.place
-        problem = Problem(name, "error", f"{error.reason}. {error.advice}", place)
+        problem = Problem(name, "error", f"{error.reason}. {error.advice}", error.place)
+        (problem,) = clean(Reading(problems=(problem,))).problems
         return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
     except OSError as error:
         problem = Problem(name, "error", f"could not be opened: {error.strerror}")

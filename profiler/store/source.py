@@ -14,6 +14,10 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+# Compressed text of traces and logs shrinks 10 to 100 times. What grows beyond this is no evidence but a bomb; small
+# files may, as they harm nobody.
+MOST_EXPANSION: Final = 300
+HARMLESS: Final = 1 << 30
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
 # Errors that a compressed stream raises where it is cut or damaged; what was decompressed before stays good.
@@ -43,7 +47,7 @@ class FileSource:
     def open(self) -> BinaryIO:
         """A buffered stream of decompressed bytes. It ends where the compression breaks off (see ``broken``)."""
         self.broken = None
-        raw = self.path.open("rb")
+        raw = self.path.open("rb", buffering=1 << 20)
         magic = raw.read(4)
         raw.seek(0)
         if magic.startswith(GZIP):
@@ -114,6 +118,7 @@ class _Tolerant(io.RawIOBase):
 
     def __init__(self, source: FileSource, stream: _Decompressor, raw: BinaryIO) -> None:
         self._source, self._stream, self._raw = source, stream, raw
+        self._left = max(HARMLESS, MOST_EXPANSION * source.size)
 
     def readable(self) -> bool:
         return True
@@ -124,6 +129,13 @@ class _Tolerant(io.RawIOBase):
             data = self._stream.read(len(view))
         except STREAM_ERRORS as error:
             self._source.broken = f"the compressed data breaks off: {error}"
+            return 0
+        self._left -= len(data)
+        if self._left < 0:
+            self._source.broken = (
+                f"the compressed data grows to more than {MOST_EXPANSION} times its size, as no real file does; the "
+                "rest was not unpacked"
+            )
             return 0
         view[: len(data)] = data
         return len(data)

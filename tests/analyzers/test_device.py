@@ -10,7 +10,18 @@ import pytest
 from profiler.analyzers.device import CPU, accounts_of
 from profiler.analyzers.trace_steps import is_graph_launch, launched, spans_of
 from profiler.model.trace import DEVICE_KINDS, EventTable, Kind, Trace
-from tests.strategies import KINETO, document, each_trace, event_texts, read_bytes, reading_of, small_trace
+from tests.strategies import (
+    GEMM,
+    KINETO,
+    STEP,
+    Built,
+    document,
+    each_trace,
+    event_texts,
+    read_bytes,
+    reading_of,
+    small_trace,
+)
 
 
 def union(spans: list[tuple[int, int]]) -> int:
@@ -121,3 +132,21 @@ def test_a_small_trace_by_hand(tmp_path: Path) -> None:
     assert account.steps is not None and len(account.steps.first) == 3
     assert not account.steps.spans.inferred and account.steps.kernels.tolist() == [6, 6, 6]
     assert account.name == "NVIDIA H100 80GB HBM3"
+
+
+def test_a_call_that_began_before_the_gap_between_two_steps_gets_the_gap_and_no_more(tmp_path: Path) -> None:
+    def step(correlation: int, call: int, kernel: int) -> list[Built]:
+        args = {"device": 0, "stream": 7, "correlation": correlation}
+        return [
+            Built("user_annotation", STEP, call - 500, 10_000),
+            Built("cuda_runtime", "cudaLaunchKernel", call, 6_000, args={"correlation": correlation}),
+            Built("kernel", GEMM, kernel, 9_000, 0, 7, args),
+        ]
+
+    # The second call begins 1,000 ns before the first kernel ends and takes effect 5,100 ns into the gap.
+    events = [*step(1, 10_000, 16_100), *step(2, 24_100, 30_200)]
+    (account,) = accounts_of(read_bytes(document(event_texts(events)), tmp_path).traces[0])
+    assert account.window_ns - account.busy_ns == 5_100
+    assert account.idle == {"between steps: launch": 5_100}
+    assert account.steps is not None
+    assert float(account.steps.seconds.sum()) * 1e9 == pytest.approx(account.window_ns)

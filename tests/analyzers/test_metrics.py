@@ -81,6 +81,15 @@ def test_recomputed_metrics_equal_the_tools_own_summary(path: Path) -> None:
         assert ours[name] == pytest.approx(result.summary[name], rel=1e-6), name
 
 
+def test_tokens_that_nobody_counted_are_no_throughput_of_zero() -> None:
+    told = {"total_token_throughput": 1400.0}
+    found = metrics_of(BenchResult("b", "t", 2.0, 4, 0, 0, 0, summary=told))
+    assert found == {"request_throughput": 2.0, "total_token_throughput": 1400.0}
+    assert metrics_of(BenchResult("b", "t", 2.0, 4, 0, 0, 0)) == {"request_throughput": 2.0}
+    assert metrics_of(BenchResult("b", "t", 2.0, 4, 0, 100, 0))["total_token_throughput"] == 50.0
+    assert metrics_of(BenchResult("b", "t", 2.0, 0, 4, 0, 0))["output_throughput"] == 0.0, "all failed is zero"
+
+
 def test_goodput_counts_what_meets_every_bound() -> None:
     result = bench(THREE)
     assert goodput(result, {"ttft": 0.25}) == pytest.approx(0.2)

@@ -95,6 +95,23 @@ def test_a_gate_fails_exactly_where_its_condition_holds(
     assert (f"gate failed: {gate}" in err) == bool(status)
 
 
+def test_a_benchmark_that_states_no_tpot_leaves_its_latency_whole(
+    invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    for run in runs:
+        told = json.loads((run / "bench.json").read_text())
+        for key in ("input_lens", "output_lens", "ttfts", "itls", "generated_texts", "errors"):
+            del told[key]
+        (run / "bench.json").write_text(
+            json.dumps(told | {"mean_ttft_ms": 50.0, "mean_e2el_ms": 500 * told["duration"]})
+        )
+    status, _, err = invoke("diagnose", *runs, "--json", tmp_path / "d.json")
+    assert status == 0, err
+    gaps = {gap["metric"]: gap for gap in json.loads((tmp_path / "d.json").read_text())["gaps"]}
+    assert "mean_tpot" not in gaps
+    assert gaps["mean_e2e"]["gap"] == gaps["mean_e2e"]["unexplained"]["gap"] == 1.0
+
+
 def test_one_failed_gate_of_several_is_enough(invoke: Invoke, runs: tuple[Path, Path]) -> None:
     gates = ("--fail-if", "output_throughput > 3%", "--fail-if", "output_throughput < -3%")
     assert invoke("diagnose", *runs, *gates)[0] == 1

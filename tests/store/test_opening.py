@@ -180,7 +180,7 @@ def stubbed(path: Path, *formats: Format, progress: Callable[[str], None] | None
     def unlabelled(reading: Reading, engines: Sequence[Engine]) -> Reading:
         return reading
 
-    return opening.open_run(path, formats, (), unlabelled, progress)
+    return opening.open_run(path, formats, (), unlabelled, registry.redacted, progress)
 
 
 def test_the_surest_format_reads_a_file(tmp_path: Path) -> None:
