@@ -6,11 +6,7 @@ from pathlib import Path
 
 import click
 
-from profiler.analyzers.inspection import inspect
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state, write_document
-from profiler.cli.reading import read_run
-from profiler.reports.json_document import to_json
-from profiler.reports.terminal import print_inspection
 
 
 @click.command("inspect")
@@ -26,9 +22,16 @@ def command(state: State, run: Path, as_json: bool) -> int:
       profiler inspect run-A
       profiler inspect trace.json.gz --json
     """
+    from profiler.analyzers.inspection import inspect
+    from profiler.cli.reading import read_run
+
     document = inspect(read_run(run, state, required=False))
     if as_json:
+        from profiler.reports.json_document import to_json
+
         write_document(to_json(document))
     else:
+        from profiler.reports.terminal import print_inspection
+
         print_inspection(document, state.out, state.verbose)
     return EXIT_INCOMPLETE if state.incomplete else 0

@@ -6,24 +6,35 @@ import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
-from rich.console import Console
 
 from profiler import __version__
 from profiler.errors import ProfilerError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
+# Each is a module of this package, imported when its command is asked for.
+COMMANDS: Final = ("demo", "diagnose", "doctor", "inspect", "schema")
+
+
+def _console(stderr: bool) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
 
 
 @dataclass
 class State:
     """What the global options ask for, and the two consoles everything is printed to."""
 
-    out: Console = field(default_factory=Console)
-    err: Console = field(default_factory=lambda: Console(stderr=True))
+    out: Console = field(default_factory=lambda: _console(stderr=False))
+    err: Console = field(default_factory=lambda: _console(stderr=True))
     verbose: bool = False
     quiet: bool = False
     debug: bool = False
@@ -68,7 +79,20 @@ def common_options(command: F) -> F:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """The commands by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"profiler.cli.{cmd_name}").command
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="profiler")
 @common_options
 @click.pass_context
@@ -82,16 +106,6 @@ def cli(context: click.Context) -> None:
     """
     # Options before the command's name are parsed before this runs, those behind it after.
     context.ensure_object(State)
-
-
-def _register() -> None:
-    from profiler.cli import demo, diagnose, doctor, inspect, schema
-
-    for module in (demo, inspect, diagnose, doctor, schema):
-        cli.add_command(module.command)
-
-
-_register()
 
 
 def main() -> None:
