@@ -51,7 +51,7 @@ wheel: $(VENV)/.dev
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) .venv-* build dist demo *.egg-info collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist demo *.egg-info collectors/*.so collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Headless Chromium for the tests that open the report. Without it they are skipped, and pytest says so.
 chromium:
@@ -71,7 +71,7 @@ $(VENV)/.python:
 	@touch $@
 
 # Where there is a C compiler, the quick trace scanner is built too.
-$(VENV)/.base: $(VENV)/.python pyproject.toml $(wildcard collectors/*/*.c)
+$(VENV)/.base: $(VENV)/.python pyproject.toml $(wildcard collectors/*.[ch] collectors/*/*.c)
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 

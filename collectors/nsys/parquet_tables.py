@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from profiler.collectors.database import MISSING
+from profiler.collectors.database import MISSING, code_texts
 from profiler.model.requests import Ints
 
 DAMAGED: Final = (pl.exceptions.PolarsError, OSError)
@@ -44,6 +45,10 @@ class ParquetTables:
         if column not in self.columns(table):
             return [""] * self._count(table)
         return pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.String).fill_null("").to_list()
+
+    def coded(self, table: str, column: str) -> tuple[NDArray[np.int32], list[str]]:
+        """A text column as indexes into its different texts, MISSING where it is empty or has no value."""
+        return code_texts(self.texts(table, column))
 
     def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
         """(key, value) texts of a table; none where it or a column is missing."""
