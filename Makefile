@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test others other engines lint types wheel clean chromium
+.PHONY: help demo test others other engines peers lint types wheel clean chromium
 
 help:
 	@echo 'make demo    diagnose the shipped pairs: verdicts here, reports in demo/'
@@ -14,6 +14,7 @@ help:
 	@echo 'make lint    ruff (rules and format) and the import contracts'
 	@echo 'make types   mypy, strict'
 	@echo 'make engines the tests that start real engines'
+	@echo 'make peers   the tests that install another tool and compare its numbers with ours'
 	@echo 'make wheel   build dist/*.tar.gz and dist/*.whl'
 	@echo 'make clean   remove everything that these targets made'
 
@@ -36,6 +37,9 @@ other: $(VENV)/.dev
 engines: $(VENV)/.dev
 	@# Status 5: no test carries the marker.
 	$(BIN)/python -m pytest -m engines || [ $$? -eq 5 ]
+
+peers: $(VENV)/.dev
+	$(BIN)/python -m pytest -m peers
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

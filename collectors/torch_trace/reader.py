@@ -29,7 +29,7 @@ _KINETO: Final = re.compile(
     rb'|gpu_user_annotation|python_function|ac2g)"'
 )
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:')
-_RANK_IN_NAME: Final = re.compile(r"(?:^|[_.\-/])(?:rank[_\-]?|TP-)(\d+)(?=[_.\-/]|$)")
+RANK_IN_NAME: Final = re.compile(r"(?:^|[_.\-/])(?:rank[_\-]?|TP-)(\d+)(?=[_.\-/]|$)")
 
 # Each holds a piece and its columns in memory; the rest of the work leaves no more to do for further ones.
 MOST_THREADS: Final = 4
@@ -138,7 +138,7 @@ def _trace(name: str, columns: Columns, keys: Mapping[str, object]) -> Trace:
     distributed = keys.get("distributedInfo")
     info: Mapping[str, object] = distributed if isinstance(distributed, dict) else {}
     rank = _integer(info.get("rank"))
-    if rank is None and (match := _RANK_IN_NAME.search(name)):
+    if rank is None and (match := RANK_IN_NAME.search(name)):
         rank = int(match.group(1))
     simple = {k: str(v) for k, v in keys.items() if isinstance(v, str | int | float) and k not in _PRIVATE}
     return Trace(
