@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test others other engines golden fuzz lint types wheel clean chromium
+.PHONY: help demo test others other engines peers golden fuzz lint types wheel clean chromium
 
 help:
 	@echo 'make demo    diagnose the shipped pairs: verdicts here, reports in demo/'
@@ -14,6 +14,7 @@ help:
 	@echo 'make lint    ruff (rules and format) and the import contracts'
 	@echo 'make types   mypy, strict'
 	@echo 'make engines the tests that start real engines'
+	@echo 'make peers   the tests that install another tool and compare its numbers with ours'
 	@echo 'make golden  write what the small files read as anew (tests/golden)'
 	@echo 'make fuzz    feed every reader random bytes, SECONDS=60 each'
 	@echo 'make wheel   build dist/*.tar.gz and dist/*.whl'
@@ -39,6 +40,9 @@ engines: $(VENV)/.dev
 	@# Status 5: no test carries the marker.
 	$(BIN)/python -m pytest -m engines || [ $$? -eq 5 ]
 
+peers: $(VENV)/.dev
+	$(BIN)/python -m pytest -m peers
+
 golden: $(VENV)/.dev
 	$(BIN)/python -m tests.golden_dump
 
@@ -62,7 +66,7 @@ wheel: $(VENV)/.dev
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) .venv-* build dist demo fuzz *.egg-info collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* build dist demo fuzz *.egg-info collectors/*.so collectors/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Headless Chromium for the tests that open the report. Without it they are skipped, and pytest says so.
 chromium:
@@ -82,7 +86,7 @@ $(VENV)/.python:
 	@touch $@
 
 # Where there is a C compiler, the quick trace scanner is built too.
-$(VENV)/.base: $(VENV)/.python pyproject.toml $(wildcard collectors/*/*.c)
+$(VENV)/.base: $(VENV)/.python pyproject.toml $(wildcard collectors/*.[ch] collectors/*/*.c)
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 

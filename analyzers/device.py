@@ -24,7 +24,7 @@ from profiler.analyzers.timeline import COMMUNICATION as COMM_TIER
 from profiler.analyzers.timeline import COMPUTE, COPY, Sweep, sweep, whole_nanoseconds
 from profiler.analyzers.trace_steps import Launched, Spans, is_graph_launch, launched, spans_of
 from profiler.model.requests import Floats, Ints
-from profiler.model.trace import EventTable, Kind, Trace
+from profiler.model.trace import DEVICE_KINDS, EventTable, Kind, Trace
 
 CPU: Final = "cpu"
 
@@ -96,15 +96,19 @@ class DeviceAccount:
 def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
     """One account a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
     spans = spans_of(trace)
-    device_events = trace.events.of(Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
-    if not len(device_events):
+    table = trace.events
+    on_device = np.flatnonzero(np.isin(table.kind, np.array(DEVICE_KINDS, np.uint8)))
+    if not len(on_device):
         account = _cpu_account(trace, spans)
         return () if account is None else (account,)
     titles = {device.index: device.name for device in trace.devices}
     accounts = []
-    for device in np.unique(device_events.device).tolist():
-        events = device_events.select(device_events.device == device)
-        events = events.select(np.lexsort((events.end, events.stream, events.start)))
+    owner = table.device[on_device]
+    for device in np.unique(owner).tolist():
+        # Rows are chosen and put in order before the table is copied, once: it is most of what an analysis holds.
+        rows = on_device[owner == device]
+        start, end = table.start[rows], table.start[rows] + table.duration[rows]
+        events = table.select(rows[np.lexsort((end, table.stream[rows], start))])
         links = launched(trace, events, spans)
         classes = classify(trace.names, events.names_used())
         tier = _tiers(events, classes)

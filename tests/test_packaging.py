@@ -76,6 +76,12 @@ def extensions() -> dict[str, str]:
     return {one["name"].replace(".", "/"): source for one in listed for source in one["sources"]}
 
 
+def headers() -> set[str]:
+    """What the extensions' sources include, in the tree: part of the sdist, and of no wheel."""
+    listed = pyproject()["tool"]["setuptools"].get("ext-modules", [])  # type: ignore[index]
+    return {header for one in listed for header in one.get("depends", [])}
+
+
 def pyproject() -> dict[str, object]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
@@ -102,7 +108,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (sdist,) = out.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
-    assert set(extensions().values()) <= packed
+    assert set(extensions().values()) | headers() <= packed
     (built,) = out.glob("*.whl")
     return built
 
@@ -126,7 +132,7 @@ def test_the_wheel_holds_exactly_the_five_folders(wheel: Path) -> None:
     # An extension is shipped compiled; where there is no compiler it is left out.
     built = {name for name in names if name.endswith(".so")}
     assert {name.partition(".")[0] for name in built} <= set(extensions())
-    sources_of_extensions = set(extensions().values())
+    sources_of_extensions = set(extensions().values()) | headers()
     assert names - info - built == {path for path, name in shipped().items() if name not in sources_of_extensions}
 
 

@@ -7,7 +7,7 @@ from the session's start. Process and thread are packed into one number: hardwar
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -91,14 +91,11 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
     devices = _Devices(database)
     metadata = _metadata(database)
     traces = []
-    owners = np.unique(np.concatenate([owner for _, owner in events])) if events else np.zeros(0, np.int64)
-    working = np.unique(np.concatenate([owner for table, owner in tables[:4]])) if events else owners
+    owners, working = _different(mine for _, mine in events), _different(mine for _, mine in tables[:4])
     for rank, owner in enumerate(working.tolist() or owners.tolist()[:1]):
-        parts = [table.select(mine == owner) for table, mine in events]
+        chosen = [(table, mine == owner) for table, mine in events]
         pid = (owner >> 24) & THREAD_BITS
-        joined = EventTable(
-            **{f: np.concatenate([getattr(part, f) for part in parts]) for f in EventTable.__dataclass_fields__}
-        )
+        joined = _joined([_part(table, rows) for table, rows in chosen if rows.any()])
         trace = Trace(
             path=name if len(working) <= 1 else f"{name} (pid {pid})",
             events=joined,
@@ -119,6 +116,24 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
 
 
 _Events = tuple[EventTable, Ints]
+
+
+def _different(owners: Iterable[Ints]) -> Ints:
+    found: Ints = np.unique(np.concatenate([np.zeros(0, np.int64), *(np.unique(mine) for mine in owners)]))
+    return found
+
+
+def _part(table: EventTable, rows: NDArray[np.bool_]) -> EventTable:
+    """These rows; the table itself, and no copy of it, where they are all."""
+    return table if rows.all() else table.select(rows)
+
+
+def _joined(parts: Sequence[EventTable]) -> EventTable:
+    if len(parts) == 1:
+        return parts[0]
+    return EventTable(
+        **{f: np.concatenate([getattr(part, f) for part in parts]) for f in EventTable.__dataclass_fields__}
+    )
 
 
 def _timed(start: Ints, end: Ints) -> NDArray[np.bool_]:
@@ -154,7 +169,7 @@ def _device_events(
         size=columns["bytes"],
         graph_node=node,
     )
-    return events.select(timed), np.maximum(columns["globalPid"][timed], 0)
+    return _part(events, timed), np.maximum(columns["globalPid"][timed], 0)
 
 
 def _host_events(
@@ -172,7 +187,7 @@ def _host_events(
     timed = _timed(columns["start"], columns["end"])
     _left_out(int((chosen & ~timed).sum()), table, problems, path)
     chosen &= timed
-    rows = {key: value[chosen] for key, value in columns.items()}
+    rows = columns if chosen.all() else {key: value[chosen] for key, value in columns.items()}
     none = np.full(len(rows["start"]), NO_ID, np.int64)
     events = EventTable(
         kind=np.full(len(none), kind, np.uint8),
@@ -257,7 +272,9 @@ class _Strings:
 
     def inline_codes(self) -> Ints:
         """Code of the text in each row of the NVTX table, -1 where it has none."""
-        return np.array([self.code(t) if t else -1 for t in self._database.texts(RANGES, "text")], np.int64)
+        codes, texts = self._database.coded(RANGES, "text")
+        own = np.array([*(self.code(text) for text in texts), MISSING], np.int64)
+        return own[codes]
 
     def thread_codes(self, global_tid: Ints) -> NDArray[np.int32]:
         found, position = np.unique(global_tid, return_inverse=True)

@@ -14,70 +14,7 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
-
-typedef const uint8_t *at;
-
-/* ------------------------------------------------------------------ strings that occur often, stored once */
-typedef struct { uint64_t hash; at text; uint32_t size, id; } slot;
-typedef struct { slot *table; uint32_t capacity, count; at *texts; uint32_t *sizes; uint32_t room; } pool;
-
-static int pool_start(pool *p) {
-    p->capacity = 1024, p->count = 0, p->room = 512;
-    p->table = calloc(p->capacity, sizeof(slot));
-    p->texts = malloc(p->room * sizeof(at));
-    p->sizes = malloc(p->room * sizeof(uint32_t));
-    return p->table && p->texts && p->sizes;
-}
-
-static void pool_end(pool *p) { free(p->table), free(p->texts), free(p->sizes); }
-
-static uint64_t hash_of(at text, size_t size) {
-    uint64_t h = size * 0x9E3779B97F4A7C15ull, word;
-    for (; size >= 8; text += 8, size -= 8) {
-        memcpy(&word, text, 8);
-        h = (h ^ word) * 0xff51afd7ed558ccdull, h ^= h >> 32;
-    }
-    word = 0;
-    memcpy(&word, text, size);
-    h = (h ^ word) * 0xff51afd7ed558ccdull, h ^= h >> 32;
-    return h ? h : 1;
-}
-
-static int pool_grow(pool *p) {
-    uint32_t larger = p->capacity * 2;
-    slot *table = calloc(larger, sizeof(slot));
-    if (!table) return 0;
-    for (uint32_t i = 0; i < p->capacity; i++) {
-        if (!p->table[i].hash) continue;
-        uint32_t j = (uint32_t)p->table[i].hash & (larger - 1);
-        while (table[j].hash) j = (j + 1) & (larger - 1);
-        table[j] = p->table[i];
-    }
-    free(p->table);
-    p->table = table, p->capacity = larger;
-    return 1;
-}
-
-/* The id of a string, or -1 without memory. */
-static int32_t intern(pool *p, at text, size_t size) {
-    uint64_t h = hash_of(text, size);
-    uint32_t i = (uint32_t)h & (p->capacity - 1);
-    for (; p->table[i].hash; i = (i + 1) & (p->capacity - 1))
-        if (p->table[i].hash == h && p->table[i].size == size && !memcmp(p->table[i].text, text, size)) return (int32_t)p->table[i].id;
-    if (p->count == p->room) {
-        at *texts = realloc((void *)p->texts, 2 * p->room * sizeof(at));
-        if (!texts) return -1;
-        p->texts = texts;
-        uint32_t *sizes = realloc(p->sizes, 2 * p->room * sizeof(uint32_t));
-        if (!sizes) return -1;
-        p->sizes = sizes, p->room *= 2;
-    }
-    p->texts[p->count] = text, p->sizes[p->count] = (uint32_t)size;
-    p->table[i] = (slot){h, text, (uint32_t)size, p->count};
-    uint32_t id = p->count++;
-    if (2 * p->count > p->capacity && !pool_grow(p)) return -1;
-    return (int32_t)id;
-}
+#include "../_intern.h"
 
 /* ------------------------------------------------------------------ JSON, strictly; NULL where it is not */
 static inline at blank(at p, at end) {
@@ -351,7 +288,7 @@ static PyObject *result_of(const columns *c, PyObject *metadata) {
         if (!count || PyDict_SetItemString(phases, key, count) < 0) { Py_XDECREF(count); Py_DECREF(phases); return NULL; }
         Py_DECREF(count);
     }
-    return Py_BuildValue("{sNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsO}", "start", BYTES(c->start), "duration", BYTES(c->duration), "timed", BYTES(c->timed),
+    return Py_BuildValue("{sNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsN}", "start", BYTES(c->start), "duration", BYTES(c->duration), "timed", BYTES(c->timed),
         "correlation", BYTES(c->ids[CORRELATION]), "stream", BYTES(c->ids[STREAM]), "device", BYTES(c->ids[DEVICE]), "size", BYTES(c->ids[SIZE]),
         "graph_node", BYTES(c->ids[GRAPH_NODE]), "name", BYTES(c->texts[NAME]), "category", BYTES(c->texts[CATEGORY]), "process", BYTES(c->texts[PROCESS]),
         "thread", BYTES(c->texts[THREAD]), "names", texts_of(&c->pools[NAME]), "categories", texts_of(&c->pools[CATEGORY]),
@@ -359,12 +296,42 @@ static PyObject *result_of(const columns *c, PyObject *metadata) {
 #undef BYTES
 }
 
-/* Metadata events are few: their text is handed back for the general reader. */
-static int keep(PyObject *metadata, at from, at to) {
-    PyObject *text = PyBytes_FromStringAndSize((const char *)from, to - from);
-    int kept = text && PyList_Append(metadata, text) == 0;
-    Py_XDECREF(text);
-    return kept;
+/* Metadata events are few: where they lie is kept, and their text is handed back for the general reader. */
+typedef struct { at from, to; } span;
+typedef struct { span *found; Py_ssize_t count, room; } spans;
+
+static int keep(spans *s, at from, at to) {
+    if (s->count == s->room) {
+        span *grown = realloc(s->found, (size_t)(2 * s->room + 16) * sizeof(span));
+        if (!grown) return 0;
+        s->found = grown, s->room = 2 * s->room + 16;
+    }
+    s->found[s->count++] = (span){from, to};
+    return 1;
+}
+
+static PyObject *text_of(const spans *s) {
+    PyObject *list = PyList_New(s->count);
+    for (Py_ssize_t i = 0; list && i < s->count; i++) {
+        PyObject *text = PyBytes_FromStringAndSize((const char *)s->found[i].from, s->found[i].to - s->found[i].from);
+        if (!text || PyList_SetItem(list, i, text) < 0) { Py_DECREF(list); return NULL; }
+    }
+    return list;
+}
+
+/* Whether all of the text was read. Touches no Python object, so that other threads may run. */
+static int scan_all(at p, at end, columns *c, spans *metadata) {
+    p = blank(p, end);
+    while (p < end) {
+        int is_metadata;
+        at from = p;
+        if (!(p = event(p, end, c, &is_metadata)) || (is_metadata && !keep(metadata, from, p))) return 0;
+        p = blank(p, end);
+        if (p == end) return 1;
+        if (*p != ',') return 0;
+        p = blank(p + 1, end);
+    }
+    return 0;
 }
 
 PyDoc_STRVAR(scan_doc,
@@ -377,31 +344,17 @@ static PyObject *scan(PyObject *module, PyObject *argument) {
     (void)module;
     if (PyBytes_AsStringAndSize(argument, &data, &size) < 0) return NULL;
     columns c;
-    memset(&c, 0, sizeof c);
-    PyObject *result = NULL, *metadata = PyList_New(0);
-    int ready = metadata != NULL, whole = 0;
-    for (int i = 0; i < TEXTS; i++) ready = pool_start(&c.pools[i]) && ready;
-    if (ready) {
-        at end = (at)data + size, p = blank((at)data, end);
-        while (p && p < end) {
-            int is_metadata;
-            at from = p;
-            if (!(p = event(p, end, &c, &is_metadata))) break;
-            if (is_metadata && !keep(metadata, from, p)) break;
-            p = blank(p, end);
-            if (p == end) { whole = 1; break; }
-            if (*p != ',') break;
-            p = blank(p + 1, end);
-        }
-    }
-    if (PyErr_Occurred()) result = NULL;
-    else if (!ready) result = PyErr_NoMemory();
-    else if (!whole) result = Py_NewRef(Py_None);
-    else result = result_of(&c, metadata);
-    free(c.start), free(c.duration), free(c.timed);
+    spans metadata;
+    memset(&c, 0, sizeof c), memset(&metadata, 0, sizeof metadata);
+    int ready = 1, whole = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (int i = 0; i < TEXTS; i++) ready = pool_start(&c.pools[i], 0) && ready;
+    if (ready) whole = scan_all((at)data, (at)data + size, &c, &metadata);
+    Py_END_ALLOW_THREADS
+    PyObject *result = !ready ? PyErr_NoMemory() : whole ? result_of(&c, text_of(&metadata)) : Py_NewRef(Py_None);
+    free(metadata.found), free(c.start), free(c.duration), free(c.timed);
     for (int i = 0; i < IDS; i++) free(c.ids[i]);
     for (int i = 0; i < TEXTS; i++) free(c.texts[i]), pool_end(&c.pools[i]);
-    Py_XDECREF(metadata);
     return result;
 }
 

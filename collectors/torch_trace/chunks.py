@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-CHUNK: Final = 16 << 20
+CHUNK: Final = 4 << 20
 # A header or footer above this is no header: give up looking for its end.
 LONGEST_FRAME: Final = 64 << 20
 # The longest event that is waited for before the text is called broken.

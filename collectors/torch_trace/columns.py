@@ -35,6 +35,8 @@ CATEGORIES: Final = {
 ON_DEVICE: Final = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.DEVICE_ANNOTATION)
 # A duration above a week is a corrupted timestamp (pytorch/kineto reports "236 years").
 LONGEST_NS: Final = 7 * 86_400 * 1_000_000_000
+# Rows that the columns grow by.
+GROWTH: Final = 1 << 18
 # Timestamps above this many microseconds (2001) are absolute, even where the file states a base.
 ABSOLUTE_US: Final = 1e15
 
@@ -50,7 +52,8 @@ class Columns:
         self.process_labels: dict[str, str] = {}
         self.thread_labels: dict[tuple[str, str], str] = {}
         self.phases: Counter[str] = Counter()
-        self._columns: dict[str, list[NDArray[Any]]] = {field: [] for field in EventTable.__dataclass_fields__}
+        self._columns: dict[str, NDArray[Any]] = {}
+        self._rows = 0
         self._kinds: dict[str, int] = {}
 
     def add(self, events: Sequence[Event], times: Sequence[Times] | None, offset: int) -> None:
@@ -121,18 +124,24 @@ class Columns:
             missing = np.flatnonzero(on_device & (column == NO_ID))
             if len(missing):
                 column[missing] = _ids([titles[i] for i in lane[missing].tolist()], NO_ID)
-        sound = table.select(self._sound(table, bad, offset))
-        for field, parts in self._columns.items():
-            parts.append(getattr(sound, field))
+        sound = self._sound(table, bad, offset)
+        whole = bool(sound.all())
+        first, self._rows = self._rows, self._rows + int(sound.sum())
+        for field in EventTable.__dataclass_fields__:
+            part = getattr(table, field)
+            column = self._columns.setdefault(field, np.empty(0, part.dtype))
+            if len(column) < self._rows:
+                # Large columns grow where they lie: they are never held twice, and no holes are left between parts.
+                column.resize(self._rows + GROWTH, refcheck=False)
+            column[first : self._rows] = part if whole else part[sound]
 
     def table(self) -> EventTable:
-        """All events in file order."""
-        if not self._columns["name"]:
+        """All events in file order; nothing can be added afterwards."""
+        if not self._columns:
             self.add([], None, 0)
-        for field, parts in self._columns.items():
-            # Column by column, so that the file is never held twice.
-            self._columns[field] = [np.concatenate(parts)]
-        return EventTable(**{field: whole for field, (whole,) in self._columns.items()})
+        for column in self._columns.values():
+            column.resize(self._rows, refcheck=False)
+        return EventTable(**self._columns)
 
     def process_titles(self) -> tuple[str, ...]:
         """Each process's id with its name and labels, as the trace's metadata gives them."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -11,7 +14,7 @@ import numpy as np
 from profiler.collectors.torch_trace.chunks import Piece, array_ends, pieces
 from profiler.collectors.torch_trace.columns import ABSOLUTE_US, Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail, frame
-from profiler.collectors.torch_trace.scan import scan
+from profiler.collectors.torch_trace.scan import Scanned, scan
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -26,7 +29,10 @@ _KINETO: Final = re.compile(
     rb'|gpu_user_annotation|python_function|ac2g)"'
 )
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:')
-_RANK_IN_NAME: Final = re.compile(r"(?:^|[_.\-/])(?:rank[_\-]?|TP-)(\d+)(?=[_.\-/]|$)")
+RANK_IN_NAME: Final = re.compile(r"(?:^|[_.\-/])(?:rank[_\-]?|TP-)(\d+)(?=[_.\-/]|$)")
+
+# Each holds a piece and its columns in memory; the rest of the work leaves no more to do for further ones.
+MOST_THREADS: Final = 4
 
 # What each kind of damage means for the numbers, and what to do about it.
 _DAMAGE: Final[Mapping[str, tuple[Severity, str]]] = {
@@ -67,12 +73,11 @@ class TorchTrace:
         before = after = b""
         has_events = False
         with source.open() as stream:
-            for piece in pieces(stream):
+            for piece, scanned in _scanned(pieces(stream)):
                 if piece.kind == "header":
                     before = piece.data
                 elif piece.kind == "events":
                     has_events = True
-                    scanned = scan(piece.data)
                     if scanned is None:
                         columns.add(*decode(piece.data, piece.offset, damage), piece.offset)
                     else:
@@ -97,6 +102,24 @@ class TorchTrace:
         return Reading(traces=(label(trace, engines),), facts=facts, problems=problems)
 
 
+def _scanned(found: Iterator[Piece]) -> Iterator[tuple[Piece, Scanned | None]]:
+    """Every piece with what the scanner makes of its events, in the file's order.
+
+    Pieces are scanned side by side while the file is read (and unpacked) on. Each is scanned on its own, so the outcome
+    is the same on any number of cores.
+    """
+    threads = min(len(os.sched_getaffinity(0)), MOST_THREADS)
+    waiting: deque[tuple[Piece, Future[Scanned | None] | None]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for piece in found:
+            waiting.append((piece, pool.submit(scan, piece.data) if piece.kind == "events" else None))
+            if len(waiting) > threads:
+                first, future = waiting.popleft()
+                yield first, None if future is None else future.result()
+        for rest, future in waiting:
+            yield rest, None if future is None else future.result()
+
+
 def _tail(piece: Piece, columns: Columns, damage: Damage) -> bytes:
     """Add the last piece's events; returns what follows the list's closing bracket."""
     for end, after in array_ends(piece.data, limit=3):
@@ -118,7 +141,7 @@ def _trace(name: str, columns: Columns, keys: Mapping[str, object]) -> Trace:
     distributed = keys.get("distributedInfo")
     info: Mapping[str, object] = distributed if isinstance(distributed, dict) else {}
     rank = _integer(info.get("rank"))
-    if rank is None and (match := _RANK_IN_NAME.search(name)):
+    if rank is None and (match := RANK_IN_NAME.search(name)):
         rank = int(match.group(1))
     simple = {k: str(v) for k, v in keys.items() if isinstance(v, str | int | float) and k not in _PRIVATE}
     return Trace(

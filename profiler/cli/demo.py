@@ -6,14 +6,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import click
-from rich.text import Text
 
-from profiler.analyzers.diagnosis import diagnose
 from profiler.cli.main import State, common_options, pass_state
-from profiler.cli.reading import read_run
-from profiler.reports.html import to_html
-from profiler.reports.json_document import to_json
-from profiler.reports.terminal import print_diagnosis
 
 
 @click.command("demo")
@@ -33,6 +27,14 @@ def command(state: State, out: Path) -> int:
     Example:
       profiler demo --out demo
     """  # fmt: skip
+    from rich.text import Text
+
+    from profiler.analyzers.diagnosis import diagnose
+    from profiler.cli.reading import read_run
+    from profiler.reports.html import to_html
+    from profiler.reports.json_document import to_json
+    from profiler.reports.terminal import print_diagnosis
+
     out.mkdir(parents=True, exist_ok=True)
     with as_file(files("profiler.examples") / "runs") as runs:
         for pair in sorted(folder for folder in runs.iterdir() if folder.is_dir()):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from profiler.analyzers.diagnosis import diagnose
-from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
 from profiler.cli.output import OUTPUT, write_output
 from profiler.cli.quantities import Gate, GateType, Slo
-from profiler.cli.reading import read_run
 from profiler.errors import UsageError
-from profiler.model.diagnosis import Diagnosis
-from profiler.reports.html import to_html
-from profiler.reports.json_document import to_json
-from profiler.reports.markdown import to_markdown
-from profiler.reports.terminal import print_diagnosis
+
+if TYPE_CHECKING:
+    from profiler.model.diagnosis import Diagnosis
 
 
 @click.command("diagnose")
@@ -68,20 +63,21 @@ def command(
     del lang
     if len(runs) < 2:
         raise UsageError(f"diagnose needs two runs, and got {runs[0]} alone. Name the run to compare it with")
+    from profiler.analyzers.diagnosis import diagnose
+    from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
+    from profiler.cli.reading import read_run
+
     opened = [read_run(path, state) for path in runs]
     wanted = tuple(dict.fromkeys((*(metrics or DEFAULT_METRICS), *(gate.metric for gate in gates))))
     documents = [diagnose(opened[0], other, wanted, slo) for other in opened[1:]]
     _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
     # Files first: a reader of the terminal page may leave early (head, less).
-    outputs: tuple[tuple[Path | None, Callable[[Diagnosis], str]], ...] = (
-        (html, to_html),
-        (json, to_json),
-        (markdown, to_markdown),
-    )
-    for target, render in outputs:
+    for target, render in ((html, _html), (json, _json), (markdown, _markdown)):
         if target is not None:
             _write(target, [render(document) for document in documents], state)
     if not any(str(target) == "-" for target in (html, json, markdown)):
+        from profiler.reports.terminal import print_diagnosis
+
         for document in documents:
             print_diagnosis(document, state.out, state.verbose)
     failed = [gate for gate in gates for d in documents for gap in d.gaps if gap.metric == gate.metric
@@ -89,6 +85,25 @@ def command(
     for gate in failed:
         state.err.print(f"gate failed: {gate.text}", markup=False, style="red")
     return 1 if failed else EXIT_INCOMPLETE if state.incomplete else 0
+
+
+# A renderer is loaded when its document is asked for: the page's charts alone take a quarter of a second.
+def _html(document: Diagnosis) -> str:
+    from profiler.reports.html import to_html
+
+    return to_html(document)
+
+
+def _json(document: Diagnosis) -> str:
+    from profiler.reports.json_document import to_json
+
+    return to_json(document)
+
+
+def _markdown(document: Diagnosis) -> str:
+    from profiler.reports.markdown import to_markdown
+
+    return to_markdown(document)
 
 
 def _check_metrics(documents: list[Diagnosis], wanted: tuple[str, ...]) -> None:

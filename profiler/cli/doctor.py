@@ -10,8 +10,6 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.table import Table
-from rich.text import Text
 
 from profiler.cli.main import State, common_options, pass_state
 
@@ -42,6 +40,9 @@ def command(state: State, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode([asdict(c) for c in checks])).decode() + "\n")
         return 0
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False)
     for heading in ("", "collector", "gives", "found", "to get it"):
         table.add_column(heading, overflow="fold")

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import click
 
-from profiler.analyzers.inspection import inspect
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state, write_document
 from profiler.cli.output import OUTPUT, write_output
-from profiler.cli.reading import read_run
-from profiler.reports.inspection_html import to_inspection_html
-from profiler.reports.json_document import to_json
-from profiler.reports.terminal import print_inspection
 
 
 @click.command("inspect")
@@ -30,11 +25,20 @@ def command(state: State, run: Path, as_json: bool, html: Path | None) -> int:
       profiler inspect trace.json.gz --json
       profiler inspect run-A --html run-A.html
     """
+    from profiler.analyzers.inspection import inspect
+    from profiler.cli.reading import read_run
+
     document = inspect(read_run(run, state, required=False))
     if html is not None:
+        from profiler.reports.inspection_html import to_inspection_html
+
         write_output(html, to_inspection_html(document), state)
     if as_json:
+        from profiler.reports.json_document import to_json
+
         write_document(to_json(document))
     else:
+        from profiler.reports.terminal import print_inspection
+
         print_inspection(document, state.out, state.verbose)
     return EXIT_INCOMPLETE if state.incomplete else 0

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
-from rich.console import Console
 
 from profiler import __version__
 from profiler.errors import ProfilerError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
+# Each is a module of this package, imported when its command is asked for.
+COMMANDS: Final = ("demo", "diagnose", "doctor", "inspect", "schema")
+
+
+def _console(stderr: bool) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
 
 
 @dataclass
 class State:
     """What the global options ask for, and the two consoles everything is printed to."""
 
-    out: Console = field(default_factory=Console)
-    err: Console = field(default_factory=lambda: Console(stderr=True))
+    out: Console = field(default_factory=lambda: _console(stderr=False))
+    err: Console = field(default_factory=lambda: _console(stderr=True))
     verbose: bool = False
     quiet: bool = False
     debug: bool = False
@@ -68,7 +80,20 @@ def common_options(command: F) -> F:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """The commands by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"profiler.cli.{cmd_name}").command
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="profiler")
 @common_options
 @click.pass_context
@@ -84,19 +109,11 @@ def cli(context: click.Context) -> None:
     context.ensure_object(State)
 
 
-def _register() -> None:
-    from profiler.cli import demo, diagnose, doctor, inspect, schema
-
-    for module in (demo, inspect, diagnose, doctor, schema):
-        cli.add_command(module.command)
-
-
-_register()
-
-
 def main() -> None:
     """Entry point of the console script; returns by ``sys.exit`` with the status that the contract names."""
     debug = "--debug" in sys.argv[1:]
+    # numpy starts a thread a core for linear algebra, which nothing here does on a large scale: a third of its import.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe that can't show a sign gets another one rather than a traceback.
         if isinstance(stream, io.TextIOWrapper):

@@ -6,11 +6,12 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from profiler.model.diagnosis import Gap
+if TYPE_CHECKING:
+    from profiler.model.diagnosis import Gap
 
 SECONDS: Final = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _DURATION: Final = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\s*$")

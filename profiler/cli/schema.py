@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from profiler.reports.json_document import schema
-
 
 @click.command("schema")
 @click.argument("document", type=click.Choice(["diagnosis", "inspection"]))
@@ -16,4 +14,6 @@ def command(document: str) -> None:
     Example:
       profiler schema diagnosis > diagnosis.schema.json
     """
+    from profiler.reports.json_document import schema
+
     click.echo(schema(document))

@@ -1,6 +1,6 @@
 """Derived data, kept beside the run: deleting it loses nothing.
 
-A trace's columns go to ``.profiler/`` in the run as Parquet (zstd, level 1) with its strings and metadata beside them.
+A trace's columns go to ``.profiler/`` in the run (see ``column_file``) with its strings and metadata beside them.
 The key is the file's path, size and modification time, the format's name and version and this file's own version, so
 a changed file or reader never meets an old table. A run that can't be written to uses the user's cache folder.
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import polars as pl
 
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
 from profiler.model.trace import DeviceInfo, EventTable, Trace
+from profiler.store.column_file import DamagedColumns, read_columns, write_columns
 
 VERSION: Final = 2
 FOLDER: Final = ".profiler"
@@ -57,12 +57,11 @@ class Cache:
             return None
         try:
             kept = msgspec.json.decode(sidecar.read_bytes(), type=_Sidecar)
-            frame = pl.read_parquet(table)
-            columns = {name: frame[name].to_numpy() for name in EventTable.__dataclass_fields__}
-        except (OSError, msgspec.MsgspecError, pl.exceptions.PolarsError):
+            events = EventTable(**read_columns(table))
+        except (OSError, msgspec.MsgspecError, DamagedColumns, TypeError):
             return None
         trace = Trace(
-            kept.path, EventTable(**columns), kept.names, kept.processes, kept.threads, kept.base, kept.rank,
+            kept.path, events, kept.names, kept.processes, kept.threads, kept.base, kept.rank,
             kept.world_size, kept.devices, kept.metadata,
         )  # fmt: skip
         facts: dict[str, Fact[object]] = {key: Fact(*fact) for key, fact in kept.facts.items()}
@@ -73,7 +72,7 @@ class Cache:
         if len(reading.traces) != 1 or reading.totals:
             return
         trace = reading.traces[0]
-        frame = pl.DataFrame({name: getattr(trace.events, name) for name in EventTable.__dataclass_fields__})
+        columns = {name: getattr(trace.events, name) for name in EventTable.__dataclass_fields__}
         facts = {key: (str(f.value), f.source, f.inferred) for key, f in reading.facts.items()}
         kept = _Sidecar(
             trace.path, trace.names, trace.processes, trace.threads, trace.base, trace.rank, trace.world_size,
@@ -83,10 +82,10 @@ class Cache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             part = table.with_suffix(f".part{os.getpid()}")
-            frame.write_parquet(part, compression="zstd", compression_level=1)
+            write_columns(part, columns)
             table.with_suffix(".json").write_bytes(msgspec.json.encode(kept))
             part.replace(table)
-        except (OSError, UnicodeEncodeError, pl.exceptions.PolarsError):
+        except (OSError, UnicodeEncodeError):
             # Also a file name that is no text: it can't be written down as JSON.
             return
 
@@ -97,7 +96,7 @@ class Cache:
         return self.folder / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:24]}{suffix}"
 
     def _table(self, path: Path, reader: str, version: int) -> Path:
-        return self.file(path, reader, version, ".parquet")
+        return self.file(path, reader, version, ".columns")
 
 
 def _writable(folder: Path) -> bool:

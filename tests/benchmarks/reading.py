@@ -1,23 +1,40 @@
-"""How long a trace takes to read, beside its peers and the floor, in one run on one machine.
+"""How long traces take to read, beside peers and the floor, in one run on one machine.
 
-    python tests/benchmarks/reading.py [--events 1000000] [--file TRACE] [--all]
+    python tests/benchmarks/reading.py [--events 1000000] [--file TRACE]
 
-Prints CPU seconds, peak memory and the ratio to our own reader for: touching every byte (the floor), our reader with
-the compiled scanner and without it, a second opening from ``.profiler/``, ``json.load``, and (``--all``, where
-installed) HolisticTraceAnalysis. Each runs in a process of its own; the trace is written once by this script.
+Prints CPU seconds, wall seconds, peak memory and the ratio to our own reader (in CPU seconds) for: touching every byte
+(the floor), our reader with the compiled scanner (plain and gzip) and without it, a second opening from ``.profiler/``,
+``json.load`` and HolisticTraceAnalysis; for an Nsight Systems export with as many kernels: our readers of SQLite (with
+the compiled reader and without) and Parquet, and Python's own ``sqlite3`` fetching the same columns; then for the
+command itself. Each runs in a process of its own, imports included; files are written once by this script. HTA gets an
+environment of its own on first use (see tests/peers/environment.py) and is left out, with the reason, where it can't be
+installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import os
 import resource
+import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from importlib import util
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+
+import polars as pl
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.peers.environment import NotInstalled, hta_environment, hta_python  # noqa: E402
 
 LAYERS, KERNELS = 36, 12
 KERNEL_ARGUMENTS: dict[str, object] = {
@@ -26,17 +43,26 @@ KERNEL_ARGUMENTS: dict[str, object] = {
     "est. achieved occupancy %": 12,
 }  # fmt: skip
 
-READ = """
+IMPORTS = """
 from pathlib import Path
+from profiler.collectors import database
+from profiler.collectors.nsys import PARQUET, SQLITE
 from profiler.collectors.torch_trace import reader
 from profiler.store.source import FileSource
-{prepare}
-reader.FORMAT.read(FileSource(Path(PATH)), ())
 """
-WAYS = {
+READ = (
+    IMPORTS
+    + """
+{prepare}
+{format}.read(FileSource(Path(PATH)), ())
+"""
+)
+TRACE_WAYS = {
     "touch every byte": "data = open(PATH, 'rb')\nwhile (b := data.read(1 << 24)): b.count(b'}')",
-    "scanner": READ.format(prepare=""),
-    "general reader (msgspec)": READ.format(prepare="reader.scan = lambda data: None"),
+    "our reader": READ.format(format="reader.FORMAT", prepare=""),
+    "its imports alone": IMPORTS,
+    "our reader, file.gz": READ.format(format="reader.FORMAT", prepare="PATH += '.gz'"),
+    "without the scanner": READ.format(format="reader.FORMAT", prepare="reader.scan = lambda data: None"),
     "second opening (.profiler)": "import profiler\nprofiler.open_run(PATH)",
     "json.load": "import json\njson.load(open(PATH))",
 }
@@ -44,6 +70,27 @@ HTA = (
     "import warnings; warnings.simplefilter('ignore')\nfrom hta.common.trace import parse_trace_file\n"
     "parse_trace_file(PATH)"
 )
+FETCH = 'SELECT start, "end", deviceId, streamId, correlationId, globalPid, demangledName, graphNodeId FROM {}'
+EXPORT_WAYS = {
+    "touch every byte": TRACE_WAYS["touch every byte"],
+    "our reader": READ.format(format="SQLITE", prepare=""),
+    "its imports alone": IMPORTS,
+    "without the compiled reader": READ.format(format="SQLITE", prepare="database._rows = None"),
+    "our reader, Parquet": READ.format(
+        format="PARQUET", prepare="PATH = str(Path(PATH).parent / 'parquet' / 'CUPTI_ACTIVITY_KIND_KERNEL.parquet')"
+    ),
+    "sqlite3, fetchall": "import sqlite3\nsqlite3.connect(PATH).execute("
+    + repr(FETCH.format("CUPTI_ACTIVITY_KIND_KERNEL"))
+    + ").fetchall()",
+}
+COMMAND = (
+    "import sys\nsys.argv = ['profiler', {}]\nfrom profiler.cli.main import main\ntry: main()\nexcept SystemExit: pass"
+)
+COMMAND_WAYS = {
+    "profiler --version": COMMAND.format("'--version'"),
+    "profiler --help": COMMAND.format("'--help'"),
+    "profiler inspect, second time": COMMAND.format("'inspect', PATH"),
+}
 
 
 def write_trace(path: Path, events: int) -> None:
@@ -58,14 +105,16 @@ def write_trace(path: Path, events: int) -> None:
             step += 1
             batch = step % 64 + 1
             label = f"execute_context_0(0)_generation_{batch}({batch})"
-            launch = {"External id": step, "cbid": 311, "correlation": step}
+            # As large as they are in long captures; HTA fails on ids that fit in 16 bits.
+            correlation = step + 100_000
+            launch = {"External id": step, "cbid": 311, "correlation": correlation}
             rows = [
                 _event("user_annotation", label, clock, 4000.25, 4242, 4242, {"External id": step}),
                 _event("cuda_runtime", "cudaGraphLaunch", clock + 1, 40.5, 4242, 4242, launch),
             ]
             for index in range(LAYERS * KERNELS):
                 at = clock + 60 + index * 9.125
-                args = KERNEL_ARGUMENTS | {"External id": step, "correlation": step}
+                args = KERNEL_ARGUMENTS | {"External id": step, "correlation": correlation}
                 rows.append(_event("kernel", kernels[index % KERNELS], at, 8.064, 0, 7, args))
                 flow = f'"id": {step}, "pid": 0, "tid": 7, "ts": {at:.3f}, "cat": "ac2g", "name": "ac2g", "bp": "e"'
                 rows.append('  {\n    "ph": "f", ' + flow + "\n  }")
@@ -83,44 +132,101 @@ def _event(category: str, name: str, start: float, duration: float, pid: int, ti
     )
 
 
-def measure(code: str, path: Path) -> tuple[float, float]:
-    """(CPU seconds, peak MB) of a fresh interpreter that runs ``code``, imports included."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    program = (
-        f"PATH = {str(path)!r}\n{code}\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+def write_export(path: Path, kernels: int) -> None:
+    """An export of Nsight Systems as SQLite, and the same tables as Parquet in ``parquet/`` beside it."""
+    columns = (
+        "start, end, deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId, "
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    columns += "gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread, localMemoryTotal"
+    declared = ", ".join(f'"{name}" INTEGER' for name in columns.split(", "))
+    process = 4242 << 24
+
+    def rows() -> Iterator[tuple[int | None, ...]]:
+        for i in range(kernels):
+            at, name = 10**9 + i * 9125, i % 500
+            yield at, at + 8064, 0, 1, 7, i // 432, process, name, name, i % 432 + 1, 132, 1, 1, 256, 1, 1, 128, 1 << 20
+
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+        connection.executemany(
+            "INSERT INTO StringIds VALUES (?, ?)", ((i, f"void kernel_{i}<float>()") for i in range(500))
+        )
+        connection.execute("CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)")
+        connection.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL ({declared})")
+        places = ", ".join("?" * len(columns.split(", ")))
+        connection.executemany(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({places})", rows())
+    folder = path.parent / "parquet"
+    folder.mkdir()
+    pl.DataFrame(rows(), schema=columns.split(", "), orient="row").write_parquet(
+        folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    )
+    names = {"id": range(500), "value": [f"void kernel_{i}<float>()" for i in range(500)]}
+    pl.DataFrame(names).write_parquet(folder / "StringIds.parquet")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a fresh interpreter, imports included: CPU and wall seconds, peak memory in MB."""
+
+    cpu: float
+    wall: float
+    peak: float
+
+
+def measure(code: str, path: Path, python: str = sys.executable, environment: Mapping[str, str] = os.environ) -> Cost:
+    """What running ``code`` costs, byte code compiled before. Raises RuntimeError with what it said last."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    program = (
+        f"PATH = {str(path)!r}\n{code}\nimport sys\n"
+        # Not ru_maxrss, which counts what this script held when it started the interpreter.
+        "print([line for line in open('/proc/self/status') if line.startswith('VmHWM')][0].split()[1], file=sys.stderr)"
+    )
+    kept = {key: value for key, value in environment.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    kept["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run([python, "-c", program], env=kept, capture_output=True, text=True, check=False)
+    wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return cpu, int(done.stdout.split()[-1]) / 1024
+    return Cost(cpu, wall, int(done.stderr.split()[-1]) / 1024)
+
+
+def show(title: str, ways: Mapping[str, str], path: Path) -> None:
+    """Measure and print one table; ratios are to "our reader", where the table has it."""
+    costs = {name: measure(code, path) for name, code in ways.items()}
+    if "json.load" in ways:
+        try:
+            costs["HolisticTraceAnalysis, load"] = measure(HTA, path, str(hta_python()), hta_environment())
+        except (NotInstalled, RuntimeError) as reason:
+            print(f"HolisticTraceAnalysis was left out: {reason}")
+    ours = costs.get("our reader")
+    print(f"\n{title:30} {'CPU s':>8} {'wall s':>8} {'peak MB':>8}" + (f" {'x ours':>8}" if ours else ""))
+    for name, cost in costs.items():
+        ratio = f" {cost.cpu / ours.cpu:8.2f}" if ours else ""
+        print(f"{name:30} {cost.cpu:8.2f} {cost.wall:8.2f} {cost.peak:8.0f}{ratio}")
 
 
 def main() -> None:
-    """Parse, write the trace, measure, print."""
+    """Parse, write the files, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--file", type=Path)
-    parser.add_argument("--all", action="store_true", help="HolisticTraceAnalysis too (minutes)")
+    parser.add_argument("--file", type=Path, help="a trace to read instead of a generated one")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = options.file or Path(folder) / "trace.json"
+        path = Path(folder) / "trace.json"
         if options.file is None:
-            started = time.monotonic()
             write_trace(path, options.events)
-            took, size = time.monotonic() - started, path.stat().st_size / 1e6
-            print(f"wrote {options.events:,} events, {size:.0f} MB, in {took:.0f} s")
-        ways = dict(WAYS)
-        if options.all and util.find_spec("hta") is not None:
-            ways["HolisticTraceAnalysis"] = HTA
-        measure(WAYS["second opening (.profiler)"], path)  # the first opening writes the tables
-        results = {name: measure(code, path) for name, code in ways.items()}
-        ours = results["scanner"][0]
-        print(f"{'way':28} {'CPU s':>8} {'peak MB':>8} {'x scanner':>10} {'MB/s':>8}")
-        for name, (cpu, peak) in results.items():
-            rate = path.stat().st_size / 1e6 / cpu
-            print(f"{name:28} {cpu:8.2f} {peak:8.0f} {cpu / ours:10.2f} {rate:8.0f}")
+        else:
+            shutil.copyfile(options.file, path)
+        with path.open("rb") as plain, gzip.open(f"{path}.gz", "wb", 1) as packed:
+            shutil.copyfileobj(plain, packed)
+        export = Path(folder) / "export.sqlite"
+        write_export(export, options.events)
+        measure(TRACE_WAYS["second opening (.profiler)"], path)  # the first opening writes the tables
+        measure(COMMAND_WAYS["profiler inspect, second time"], path)  # and this compiles the byte code
+        show(f"trace, {path.stat().st_size / 1e6:,.0f} MB", TRACE_WAYS, path)
+        show(f"export, {export.stat().st_size / 1e6:,.0f} MB", EXPORT_WAYS, export)
+        show("command", COMMAND_WAYS, path)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from profiler import __version__
-from profiler.cli.main import cli, main
+from profiler.cli.main import COMMANDS, main
 from profiler.cli.quantities import GateType, Slo, duration
 from tests.strategies import ROOT, small_trace, written
 
@@ -171,7 +171,7 @@ def test_an_error_of_our_own_is_one_line_and_no_failed_gate(
     def broken(*_: object) -> object:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("profiler.cli.inspect.inspect", broken)
+    monkeypatch.setattr("profiler.analyzers.inspection.inspect", broken)
     status, out, err = invoke("inspect", runs[0])
     assert (status, out) == (2, "") and len(err.splitlines()) == 1 and "--debug" in err
 
@@ -180,7 +180,7 @@ def test_an_interrupt_exits_with_130(invoke: Invoke, runs: tuple[Path, Path], mo
     def interrupted(*_: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("profiler.cli.inspect.inspect", interrupted)
+    monkeypatch.setattr("profiler.analyzers.inspection.inspect", interrupted)
     status, _, err = invoke("inspect", runs[0])
     assert status == 130 and "interrupted" in err and "Traceback" not in err
 
@@ -267,7 +267,7 @@ def test_verbose_says_more(invoke: Invoke, runs: tuple[Path, Path]) -> None:
     assert len(invoke("-v", "diagnose", *runs)[1]) >= len(invoke("diagnose", *runs)[1])
 
 
-@pytest.mark.parametrize("name", [None, *sorted(cli.commands)])
+@pytest.mark.parametrize("name", [None, *sorted(COMMANDS)])
 def test_every_command_has_help_with_an_example_that_parses(name: str | None, invoke: Invoke) -> None:
     for option in ("--help", "-h"):
         status, out, _ = invoke(*([name] if name else []), option)
@@ -276,11 +276,11 @@ def test_every_command_has_help_with_an_example_that_parses(name: str | None, in
     assert examples
     for example in examples:
         command = example.split()[0]
-        assert command in cli.commands and name in (None, command)
+        assert command in COMMANDS and name in (None, command)
 
 
 def test_the_commands_that_the_contract_names_for_reading_are_there() -> None:
-    assert {"demo", "inspect", "diagnose", "doctor", "schema"} <= set(cli.commands)
+    assert {"demo", "inspect", "diagnose", "doctor", "schema"} <= set(COMMANDS)
 
 
 def test_the_version_is_printed(invoke: Invoke) -> None:

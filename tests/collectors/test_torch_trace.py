@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profiler.collectors.engines import ENGINES
+from profiler.collectors.torch_trace import columns, reader
 from profiler.collectors.torch_trace.chunks import CHUNK, pieces
 from profiler.collectors.torch_trace.columns import Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail
@@ -64,17 +65,32 @@ def test_real_traces_do_not_depend_on_the_chunk(path: Path, chunk: int) -> None:
     assert_equal_tables(in_chunks(data, chunk)[0], reading_of(path).traces[0].events)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_the_table_does_not_depend_on_threads_pieces_or_growth(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.json.gz").write_bytes(gzip.compress(document(event_texts(small_trace(300)))))
+    whole = reading_of(tmp_path / "x.json.gz")
+    monkeypatch.setattr(reader, "MOST_THREADS", threads)
+    monkeypatch.setattr(reader, "pieces", lambda stream: pieces(stream, 2048))
+    monkeypatch.setattr(columns, "GROWTH", 7)
+    cut = reading_of(tmp_path / "x.json.gz")
+    assert_equal_tables(cut.traces[0].events, whole.traces[0].events)
+    assert cut.traces[0].names == whole.traces[0].names and cut.traces[0].threads == whole.traces[0].threads
+    assert cut.problems == whole.problems
+
+
 def in_chunks(data: bytes, chunk: int) -> tuple[EventTable, Columns, Damage]:
     """The table as it is read in chunks of this size, the way the reader does it."""
     damage = Damage()
-    columns = Columns(damage)
+    found = Columns(damage)
     for piece in pieces(io.BytesIO(data), chunk):
         if piece.kind == "events":
-            columns.add(*decode(piece.data, piece.offset, damage), piece.offset)
+            found.add(*decode(piece.data, piece.offset, damage), piece.offset)
         elif piece.kind == "tail":
             events, times, _ = decode_tail(piece.data, piece.offset, damage)
-            columns.add(events, times, piece.offset)
-    return columns.table(), columns, damage
+            found.add(events, times, piece.offset)
+    return found.table(), found, damage
 
 
 def assert_equal_tables(one: EventTable, two: EventTable) -> None:

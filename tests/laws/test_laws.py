@@ -289,6 +289,6 @@ def test_a_written_and_reopened_run_is_the_same_run(lab: Lab, monkeypatch: pytes
     monkeypatch.setattr(opening, "CACHED_FROM", 0)
     pair = lab("three-at-once")
     first, second = open_run(pair.b.path), open_run(pair.b.path)
-    assert list(Path(pair.b.path).glob(".profiler/*.parquet"))
+    assert list(Path(pair.b.path).glob(".profiler/*.columns"))
     assert inspect(first) == inspect(second) == inspect(pair.b)
     assert diagnose(pair.a, second) == pair.forward

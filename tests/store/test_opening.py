@@ -276,7 +276,7 @@ def test_a_large_trace_is_kept_without_being_asked(tmp_path: Path) -> None:
     written(events, tmp_path / "x.pt.trace.json")
     assert (tmp_path / "x.pt.trace.json").stat().st_size > opening.CACHED_FROM
     first = open_run(tmp_path)
-    assert len(list((tmp_path / ".profiler").glob("*.parquet"))) == 1
+    assert len(list((tmp_path / ".profiler").glob("*.columns"))) == 1
     assert_same(first, open_run(tmp_path))
     assert rows_of(first.traces[0]) == expected(events)
 
@@ -310,7 +310,7 @@ def test_another_version_of_the_reader_reads_anew(
     assert len(cached) == 3
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".json"])
+@pytest.mark.parametrize("suffix", [".columns", ".json"])
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"{}", None])
 def test_a_damaged_table_is_ignored(suffix: str, damage: bytes | None, tmp_path: Path, cached: list[str]) -> None:
     written(EVENTS, tmp_path / "x.pt.trace.json")
@@ -338,7 +338,7 @@ def test_a_run_that_cannot_be_written_to_uses_the_users_cache_and_is_left_alone(
     before = run.stat().st_mtime_ns
     first, second = open_run(run), open_run(run)
     assert_same(first, second)
-    assert len(cached) == 1 and len(list(user.rglob("*.parquet"))) == 1
+    assert len(cached) == 1 and len(list(user.rglob("*.columns"))) == 1
     assert [p.name for p in run.iterdir()] == ["x.pt.trace.json"] and run.stat().st_mtime_ns == before
     run.chmod(0o755)
 

@@ -1,0 +1,5 @@
+from typing import Any
+
+def read(
+    fd: int, root: int, rows: int, integers: list[tuple[int, Any]], rowid: int, text: int, codes: Any, /
+) -> list[bytes] | None: ...

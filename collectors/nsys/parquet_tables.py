@@ -1,0 +1,62 @@
+"""A folder of Parquet files as an export's tables; imported only where one is read, for polars takes long to load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from profiler.collectors.database import MISSING, code_texts
+from profiler.model.requests import Ints
+
+DAMAGED: Final = (pl.exceptions.PolarsError, OSError)
+
+
+class ParquetTables:
+    """A folder of tables; the same questions as ``Database`` answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {path.stem: path for path in sorted(folder.glob("*.parquet"))}
+        self.tables: set[str] = set(self._files)
+
+    def columns(self, table: str) -> set[str]:
+        """The table's columns; none where it has no file."""
+        if table not in self._files:
+            return set()
+        return set(pl.read_parquet_schema(self._files[table]))
+
+    def integers(self, table: str, wanted: Sequence[str]) -> dict[str, Ints]:
+        """Integer columns of equal length; a missing column, a null and a text that is no integer are MISSING."""
+        present = [name for name in wanted if name in self.columns(table)]
+        if table not in self._files or not present:
+            rows = self._count(table)
+            return {name: np.full(rows, MISSING, np.int64) for name in wanted}
+        frame = pl.read_parquet(self._files[table], columns=present)
+        cast = frame.select(pl.col(name).cast(pl.Int64, strict=False).fill_null(MISSING) for name in present)
+        none = np.full(len(frame), MISSING, np.int64)
+        return {name: cast[name].to_numpy().copy() if name in present else none for name in wanted}
+
+    def texts(self, table: str, column: str) -> list[str]:
+        """A text column; nulls and a missing column are empty strings."""
+        if column not in self.columns(table):
+            return [""] * self._count(table)
+        return pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.String).fill_null("").to_list()
+
+    def coded(self, table: str, column: str) -> tuple[NDArray[np.int32], list[str]]:
+        """A text column as indexes into its different texts, MISSING where it is empty or has no value."""
+        return code_texts(self.texts(table, column))
+
+    def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
+        """(key, value) texts of a table; none where it or a column is missing."""
+        if not {key, value} <= self.columns(table):
+            return []
+        return list(zip(self.texts(table, key), self.texts(table, value), strict=True))
+
+    def _count(self, table: str) -> int:
+        if table not in self._files:
+            return 0
+        return int(pl.scan_parquet(self._files[table]).select(pl.len()).collect().item())
