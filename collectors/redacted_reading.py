@@ -29,6 +29,7 @@ def redacted(reading: Reading) -> Reading:
         snapshots=tuple(replace(s, settings=_texts(s.settings)) for s in reading.snapshots),
         logs=tuple(_log(log) for log in reading.logs),
         stacks=tuple(_stacks(table) for table in reading.stacks),
+        totals=tuple(replace(table, names=_each(table.names)) for table in reading.totals),
         facts=_facts(reading.facts),
         problems=tuple(_problem(problem) for problem in reading.problems),
     )

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from profiler.collectors.csv_table import read_table, texts
 from profiler.collectors.json_text import decode
 from profiler.collectors.rocprof.names import copy_name, kernel_name
 from profiler.collectors.trace_labels import label
@@ -97,6 +96,9 @@ class _Older:
 
     def rows(self, text: bytes, source: Source) -> Iterator[dict[str, str]]:
         """Fields of each row by their names in the file."""
+        # polars takes long to load, and most runs hold no such file.
+        from profiler.collectors.csv_table import read_table, texts
+
         table = read_table(_EMPTY_LINES.sub(b"\n", text.lstrip()), source, f"Write it again with {self.name}")
         if not any(key in table.columns for key in (*_KERNEL, *_OPERATION, "Function")):
             raise BadInput(source.name, "a table without kernels or calls", f"Write it again with {self.name}")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from profiler.collectors.call_totals import TotalRow, nanoseconds, totals_of
-from profiler.collectors.csv_table import read_table, texts
 from profiler.collectors.rocprof.names import copy_name, kernel_name
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -44,6 +43,9 @@ class RocprofStats:
         problems: list[Problem] = []
         if source.broken:
             problems.append(Problem(source.name, "error", f"{source.broken}; what came before was kept"))
+        # polars takes long to load, and most runs hold no such file.
+        from profiler.collectors.csv_table import read_table, texts
+
         frame = read_table(text, source, ADVICE)
         if not {"Name", "TotalDurationNs"} <= set(frame.columns):
             raise BadInput(source.name, "no table of rocprof's statistics", ADVICE)

@@ -32,7 +32,8 @@ SECRETS = (
 # One text that holds them all; a line of it where lines have a meaning.
 ALL = " ; ".join(SECRETS).replace("\0", " ")
 # Kinds of which nothing is read, and those whose files are made below.
-READ = [f.name for f in registry.FORMATS if f not in recognised.FORMATS]
+# A report of Nsight Systems is exported and then read as the database that it becomes.
+READ = [f.name for f in registry.FORMATS if f not in recognised.FORMATS and f.name != "nsys_report"]
 
 
 def winner(data: bytes, name: str, folder: Path) -> tuple[str, bool]:
@@ -47,7 +48,7 @@ def winner(data: bytes, name: str, folder: Path) -> tuple[str, bool]:
     except BadInput:
         return chosen.name, False
     parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters, reading.stacks)
-    return chosen.name, any(parts) or bool(reading.facts)
+    return chosen.name, any((*parts, reading.totals, reading.components)) or bool(reading.facts)
 
 
 def leaves(value: object, way: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
