@@ -162,14 +162,14 @@ def costs_of(measured: Measured, model: RunModel) -> dict[Component, StepCost]:
     """
     assert measured.steps is not None
     load = measured.steps.load
-    whole = _linear(model.step)
+    whole = linear(model.step)
     if not model.device:
         return {model.whole: whole}
     scaled = model.components(load)
     found: dict[Component, StepCost] = {}
     for key, shape in (*model.device.items(), *model.host.items()):
         traced = shape.total(load)
-        part = NOTHING if traced <= 0 else NOTHING.plus(_linear(shape), scaled.get(key, 0.0) / traced)
+        part = NOTHING if traced <= 0 else NOTHING.plus(linear(shape), scaled.get(key, 0.0) / traced)
         found[key] = found.get(key, NOTHING).plus(part)
     rest = whole
     for part in found.values():
@@ -178,12 +178,12 @@ def costs_of(measured: Measured, model: RunModel) -> dict[Component, StepCost]:
     return found
 
 
-def _linear(shape: StepShape) -> StepCost:
+def linear(shape: StepShape) -> StepCost:
     """A shape in the replay's basis."""
     if isinstance(shape, Composite):
         total = NOTHING
         for part in shape.parts:
-            total = total.plus(_linear(part))
+            total = total.plus(linear(part))
         return total
     step, prefill_step, prefill_token, sequence = shape.cost.tolist()
     tokens = [prefill_token if hinge == shape.hinge else 0.0 for hinge in HINGES]

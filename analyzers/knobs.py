@@ -1,0 +1,307 @@
+"""What turning a knob does to a run: how it changes the replay's rules or the time of a step, and what it costs.
+
+Effects are the same for every engine; how an engine spells a knob is in its own file. An effect returns the changed
+player, or says why nothing can be predicted. ``exact`` effects change a rule that the replay plays; the others change
+the step time by something that the trace measured under the profiler, so they come with a lower and an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from profiler.analyzers.gap.measured import Measured
+from profiler.analyzers.gap.model import Component
+from profiler.analyzers.gap.played import NOTHING, Player
+from profiler.analyzers.gap.replay import BASIS, Rules, StepCost
+from profiler.analyzers.gap.shape import HINGES
+
+Value = int | float | bool | str
+# Prompt tokens in a step from which on a modern accelerator computes rather than waits for the weights.
+_RIDGE: Final = 256
+
+
+class NotPredictable(ValueError):
+    """Why the effect of a setting can't be predicted from this run."""
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A run with a knob turned. ``low`` and ``high`` bound the effect where the run leaves it open (else both are
+    None); ``extrapolated`` says that the steps would carry what the run has not seen, ``midway`` that either bound is
+    as likely."""
+
+    player: Player
+    low: Player | None = None
+    high: Player | None = None
+    extrapolated: bool = False
+    midway: bool = False
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A run whose knob is turned; ``other`` is a run to take from what this one has not measured. ``doubts`` are other
+    step times that explain the run's own steps about as well."""
+
+    measured: Measured
+    player: Player
+    other: Player | None = None
+    doubts: tuple[StepCost, ...] = ()
+
+
+@dataclass(frozen=True)
+class Effect:
+    """``turn`` applies a value; ``candidates`` are values worth trying, best guesses first; ``trade`` is the price."""
+
+    knob: str
+    title: str
+    turn: Callable[[Situation, Value], Turned]
+    candidates: Callable[[Situation], tuple[Value, ...]]
+    trade: str
+
+
+def _whole(value: Value, knob: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1 or value != int(value):
+        raise NotPredictable(f"{knob} is a whole number above 0, not {value!r}")
+    return int(value)
+
+
+def _switch(value: Value, knob: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise NotPredictable(f"{knob} is on or off, not {value!r}")
+
+
+def _ruled(situation: Situation, **fields: object) -> Turned:
+    player = situation.player
+    rules = Rules(**{**{f: getattr(player.rules, f) for f in Rules.__dataclass_fields__}, **fields})
+    return Turned(replace(player, rules=rules))
+
+
+def _sequences(situation: Situation, value: Value) -> Turned:
+    limit = _whole(value, "max_num_seqs")
+    turned = _ruled(situation, max_seqs=limit)
+    steps = situation.measured.steps
+    seen = float((steps.load.decode + steps.load.prefill_requests).max(initial=0.0)) if steps is not None else 0.0
+    asked = situation.player.demand.concurrency or len(situation.player.demand)
+    return replace(turned, extrapolated=min(limit, asked) > 1.1 * seen)
+
+
+def _more_sequences(situation: Situation) -> tuple[Value, ...]:
+    limit = situation.player.rules.max_seqs
+    asked = situation.player.demand.concurrency or len(situation.player.demand)
+    if limit is None:
+        return ()
+    return tuple(dict.fromkeys(v for v in (2 * limit, 4 * limit, max(asked, 1), limit // 2) if v >= 1 and v != limit))
+
+
+def _budget(situation: Situation, value: Value) -> Turned:
+    budget = _whole(value, "token_budget")
+    turned = _ruled(situation, budget=budget)
+    steps = situation.measured.steps
+    seen = float(steps.load.prefill_tokens.max(initial=0.0)) if steps is not None else 0.0
+    longest = float(situation.player.demand.prompt.sum())
+    if steps is None or not seen:
+        return turned
+    carried = steps.load.prefill_tokens[steps.load.prefill_tokens > 0]
+    usual = float(np.median(carried))
+    if budget < 0.9 * float(np.quantile(carried, 0.1)):
+        # Fewer prompt tokens than any step had: they may cost in proportion, or next to nothing.
+        free = _free(turned.player, budget, usual)
+        return Turned(turned.player, low=turned.player, high=free, extrapolated=True, midway=True)
+    if min(budget, longest) <= 1.25 * seen:
+        return turned
+    # More prompt tokens than any step had: beyond what the weights' way from memory hides, a prefill's cost grows.
+    grown = _proportional(turned.player, usual)
+    return Turned(grown, low=turned.player, high=grown, extrapolated=True, midway=usual < _RIDGE)
+
+
+def _free(player: Player, budget: int, tokens: float) -> Player:
+    """The same cost at so many prompt tokens, all of it for those beyond the largest hinge within the budget."""
+    hinge = max(h for h in HINGES if h <= budget)
+    costs = {}
+    for key, cost in player.costs.items():
+        step, prefill, sequence, *beyond = cost.cost
+        whole = prefill + sum(v * max(tokens - h, 0.0) for v, h in zip(beyond, HINGES, strict=True))
+        slope = whole / max(tokens - hinge, 1.0)
+        costs[key] = StepCost((step, 0.0, sequence, *(slope if h == hinge else 0.0 for h in HINGES)))
+    return replace(player, costs=costs)
+
+
+def _proportional(player: Player, tokens: float) -> Player:
+    """The same steps with what a prefill costs at once, at this many tokens, as a cost of each token."""
+    costs = {}
+    for key, cost in player.costs.items():
+        step, prefill, sequence, token, *beyond = cost.cost
+        costs[key] = StepCost((step, 0.0, sequence, token + prefill / max(tokens, 1.0), *beyond))
+    return replace(player, costs=costs)
+
+
+def _other_budgets(situation: Situation) -> tuple[Value, ...]:
+    budget = situation.player.rules.budget
+    return () if budget is None else tuple(v for v in (2 * budget, 4 * budget, budget // 2, budget // 4) if v >= 16)
+
+
+def _cache(situation: Situation, value: Value) -> Turned:
+    player = situation.player
+    if not _switch(value, "prefix_cache"):
+        return Turned(replace(player, demand=replace(player.demand, computed=1.0)))
+    if player.demand.computed < 1.0:
+        return Turned(player)
+    if situation.other is None or situation.other.demand.computed >= 1.0:
+        raise NotPredictable("the files do not say which prompts share a prefix; a run with the cache on would show it")
+    return Turned(replace(player, demand=replace(player.demand, computed=situation.other.demand.computed)))
+
+
+def _pool(situation: Situation, value: Value) -> Turned:
+    return _ruled(situation, kv_tokens=_whole(value, "kv_tokens"))
+
+
+def _larger_pools(situation: Situation) -> tuple[Value, ...]:
+    pool = situation.player.rules.kv_tokens
+    return () if pool is None else (2 * pool, 4 * pool)
+
+
+def _narrow_cache(situation: Situation, value: Value) -> Turned:
+    """A KV cache of half the width holds twice the tokens; what attention then takes is not known from this run."""
+    pool, current = situation.player.rules.kv_tokens, situation.measured.run.fact("setting.kv_dtype")
+    narrow = ("fp8", "fp8_e4m3", "fp8_e5m2", "int8")
+    if str(value) not in narrow or str(current) in narrow:
+        raise NotPredictable("only the step from 16 to 8 bits is known: twice the tokens fit")
+    if pool is None:
+        raise NotPredictable("the size of the KV cache is not known")
+    return _ruled(situation, kv_tokens=2 * pool)
+
+
+def _mixed(situation: Situation, value: Value) -> Turned:
+    return _ruled(situation, mixed=_switch(value, "mixed_prefill"))
+
+
+def _chunked(situation: Situation, value: Value) -> Turned:
+    """An engine that does not split prompts runs them by themselves, ahead of the decodes."""
+    chunked = _switch(value, "chunked_prefill")
+    return _ruled(situation, chunked=chunked, mixed=chunked and situation.player.rules.mixed)
+
+
+def _overlap(situation: Situation, value: Value) -> Turned:
+    """Off: the annotated host phases stand between the steps. On: what the device waited for between steps is hidden,
+    as far as a step's own time can hide it."""
+    player = situation.player
+    if _switch(value, "overlap"):
+        waits = _cost(player, lambda key: key[0] == "scheduling")
+        if not any(waits.cost):
+            raise NotPredictable("the trace shows no time between steps that could be hidden")
+        hidden = _without(player, lambda key: key[0] == "scheduling")
+        rules = replace(player.rules, lag=True)
+        partly = {**player.costs, ("scheduling", "hidden in part"): NOTHING.plus(waits, -0.5)}
+        whole = replace(hidden, rules=rules)
+        return Turned(whole, low=replace(player, costs=partly, rules=rules), high=whole)
+    account = situation.measured.traced
+    if account is None or account.steps is None or not account.steps.phases:
+        raise NotPredictable("no annotated host phases in a trace say what would stand between the steps")
+    phases = account.steps.phases
+    rules = replace(player.rules, lag=False)
+
+    def with_host(share: float) -> Player:
+        added = StepCost((phases * share, *(0.0,) * (len(BASIS) - 1)))
+        return replace(player, costs={**player.costs, ("scheduling", "host phases"): added}, rules=rules)
+
+    # The profiler slows the host by one to two times; what no range marks comes on top.
+    return Turned(with_host(1.0), low=with_host(0.5), high=with_host(1.5))
+
+
+def _graphs(situation: Situation, value: Value) -> Turned:
+    """On: decode steps no longer wait for single launches. Off: a decode step takes at least its launches' time."""
+    player, account = situation.player, situation.measured.traced
+    if account is None or account.steps is None:
+        raise NotPredictable("no trace with steps shows what launches cost")
+    costs = account.steps
+    eager = (costs.graph_launches == 0) & (costs.kernels > 0) & np.isfinite(costs.launching)
+    batch = _usual_batch(situation)
+    if _switch(value, "cuda_graph"):
+        waits = _cost(player, lambda key: key[0] == "cuda_graph")
+        taken = waits.seconds(batch, 0)
+        if taken <= 1e-7:
+            raise NotPredictable("decode steps do not wait for launches")
+        return Turned(
+            _decode_only(player, -taken), low=_decode_only(player, -0.5 * taken), high=_decode_only(player, -taken)
+        )
+    if not eager.any():
+        raise NotPredictable("no step of the trace ran eagerly, so the cost of launching is not known")
+    a_kernel = float(np.median(costs.launching[eager] / costs.kernels[eager]))
+    replayed = costs.kernels[costs.graph_launches > 0]
+    if not len(replayed):
+        raise NotPredictable("no step of the trace replayed a graph: they are off already")
+    launching = a_kernel * float(np.median(replayed))
+    step = player.cost.seconds(batch, 0)
+
+    def slowed(share: float) -> Player:
+        return _decode_only(player, max(launching * share - step, 0.0))
+
+    return Turned(slowed(0.75), low=slowed(0.5), high=slowed(1.0))
+
+
+def _usual_batch(situation: Situation) -> int:
+    steps = situation.measured.steps
+    if steps is None:
+        return 1
+    decode = steps.load.decode[steps.load.decode > 0]
+    return int(np.median(decode)) if len(decode) else 1
+
+
+def _decode_only(player: Player, seconds: float) -> Player:
+    """``seconds`` more in every step that does not prefill."""
+    added = StepCost((seconds, -seconds, *(0.0,) * (len(BASIS) - 2)))
+    return replace(player, costs={**player.costs, ("cuda_graph", "predicted"): added})
+
+
+def _frontend(situation: Situation, value: Value) -> Turned:
+    _whole(value, "frontend_processes")
+    client = situation.player.client
+    if not client:
+        raise NotPredictable("the engine's histograms do not say how much of TTFT lies outside it")
+    player = situation.player
+    return Turned(replace(player, client=0.75 * client), low=player, high=replace(player, client=0.5 * client))
+
+
+def _cost(player: Player, chosen: Callable[[Component], bool]) -> StepCost:
+    total = NOTHING
+    for key, cost in player.costs.items():
+        if chosen(key):
+            total = total.plus(cost)
+    return total
+
+
+def _without(player: Player, dropped: Callable[[Component], bool]) -> Player:
+    return replace(player, costs={key: cost for key, cost in player.costs.items() if not dropped(key)})
+
+
+def _always(*values: Value) -> Callable[[Situation], tuple[Value, ...]]:
+    return lambda situation: values
+
+
+EFFECTS: Final[Mapping[str, Effect]] = {
+    effect.knob: effect
+    for effect in (
+        Effect("max_num_seqs", "sequences in a step", _sequences, _more_sequences,
+               "more sequences raise throughput and the time per token, and fill the KV cache"),
+        Effect("token_budget", "tokens in a step", _budget, _other_budgets,
+               "more prompt tokens a step shorten TTFT and let decodes wait longer"),
+        Effect("prefix_cache", "prefix cache", _cache, _always(True),
+               "cached prefixes take KV cache; a benchmark must warm or flush it alike on both sides"),
+        Effect("kv_tokens", "KV cache", _pool, _larger_pools, "memory that nothing else can use"),
+        Effect("kv_dtype", "width of the KV cache", _narrow_cache, _always("fp8"),
+               "accuracy; and attention takes another time, which is not predicted"),
+        Effect("mixed_prefill", "prefill and decode in one step", _mixed, _always(True),
+               "decodes no longer stall, steps get longer"),
+        Effect("chunked_prefill", "chunking of prompts", _chunked, _always(True),
+               "long prompts no longer hold up decodes, their own TTFT grows a little"),
+        Effect("overlap", "host work beside the device", _overlap, _always(True),
+               "a request that arrives joins one step later"),
+        Effect("cuda_graph", "CUDA Graph", _graphs, _always(True), "memory and start-up time for the captures"),
+        Effect("frontend_processes", "processes of the front end", _frontend, _always(2, 4), "CPU cores"),
+    )
+}  # fmt: skip

@@ -1,0 +1,144 @@
+"""The metrics of a run under another setting: the replay with the changed part against the replay as it was.
+
+Only the relative change is used, and applied to the measured metric, so what the replay gets wrong in both cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from profiler.analyzers.gap.ledger import UNEXPLAINED
+from profiler.analyzers.gap.measured import Measured, measure
+from profiler.analyzers.gap.model import models_of
+from profiler.analyzers.gap.played import Player, linear, player_of
+from profiler.analyzers.gap.replay import StepCost
+from profiler.analyzers.gap.shape import ENOUGH_STEPS, HINGES, fit
+from profiler.analyzers.knobs import EFFECTS, NotPredictable, Situation, Turned, Value
+from profiler.analyzers.metrics import metrics_of
+from profiler.model.diagnosis import Prediction
+from profiler.model.run import Run
+
+# Half the width of an interval beyond what bounds and other fits span, as a part of the change: with it the intervals
+# hold the truth of the lab's predictions about as often as they should (tests/benchmarks/knobs.py).
+OF_THE_CHANGE: Final = 0.2
+AT_LEAST: Final = 0.01
+EXTRAPOLATED: Final = 2.0
+# A fit whose residual is within this factor of the best can't be ruled out.
+AS_GOOD: Final = 1.3
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """``predicted`` relative changes by metric, with intervals; ``metrics`` are the run's own. ``error`` is the
+    replay's relative error on each of them."""
+
+    metrics: Mapping[str, float]
+    predicted: Mapping[str, Prediction]
+    error: Mapping[str, float]
+    extrapolated: bool
+
+
+def situation_of(run: Run, other: Run | None = None) -> Situation:
+    """What a prediction starts from; ``other`` may show what this run has not measured. Raises NotPredictable, saying
+    what the run lacks."""
+    measured, player = _played(run)
+    shown = None
+    if other is not None:
+        try:
+            shown = _played(other)[1]
+        except NotPredictable:
+            shown = None
+    return Situation(measured, player, shown, _doubts(measured))
+
+
+def _doubts(measured: Measured) -> tuple[StepCost, ...]:
+    """Step times with another hinge that fit the run's own steps about as well as the best."""
+    steps = measured.steps
+    if steps is None or steps.own is None or len(steps.load) < ENOUGH_STEPS:
+        return ()
+    fitted = []
+    for hinge in HINGES:
+        shape = fit(steps.load, steps.own, hinge=hinge)
+        fitted.append((float(steps.load.weight @ np.abs(steps.own - shape.seconds(steps.load))), shape))
+    best = min(error for error, _ in fitted)
+    return tuple(linear(shape) for error, shape in fitted if error <= AS_GOOD * best)
+
+
+def _played(run: Run) -> tuple[Measured, Player]:
+    if not run.benches:
+        raise NotPredictable("the run holds no benchmark result")
+    measured = measure(run, run.benches[-1])
+    if measured.steps is None:
+        raise NotPredictable("no steps (iteration log, batch log or annotated trace) say how long a step takes")
+    models = models_of(measured, measured, split=True)
+    player = player_of(measured, None if models is None else models[0])
+    if player is None:
+        raise NotPredictable("the benchmark result holds no single requests, or not when they were sent")
+    return measured, player
+
+
+def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
+    """The predicted metrics with every setting applied. Raises NotPredictable with the reason."""
+    measured = metrics_of(situation.measured.bench)
+    turned = _turned(situation, settings)
+    try:
+        before = situation.player.play().metrics()
+        after = turned.player.play().metrics()
+        sides = [side.play().metrics() for side in (turned.low, turned.high) if side is not None]
+        ratios = [(side, before) for side in sides]
+        for doubt in situation.doubts:
+            other = _turned(replace(situation, player=_with(situation.player, doubt)), settings).player
+            ratios.append((other.play().metrics(), _with(situation.player, doubt).play().metrics()))
+    except ValueError as error:
+        raise NotPredictable(f"the replay can't serve these requests: {error}") from error
+    predicted, errors = {}, {}
+    for metric, value in measured.items():
+        if not before.get(metric) or not value:
+            continue
+        errors[metric] = before[metric] / value - 1.0
+        # What the replay gets wrong may stay or may go with the change: halfway between both.
+        stays, goes = after[metric] / before[metric], after[metric] / value
+        bounds = [side[metric] / base[metric] - 1.0 for side, base in ratios if base.get(metric)]
+        if turned.midway and sides:
+            stays = goes = float(np.prod([1.0 + bound for bound in bounds[: len(sides)]])) ** (1.0 / len(sides))
+        if abs(stays - 1.0) <= AT_LEAST:
+            goes = stays
+        change = (stays * goes) ** 0.5 - 1.0
+        changes = [change, stays - 1.0, goes - 1.0, *bounds]
+        half = OF_THE_CHANGE * abs(change) + AT_LEAST
+        half *= EXTRAPOLATED if turned.extrapolated else 1.0
+        low, high = min(changes) - half, max(changes) + half
+        predicted[metric] = Prediction(change=change, interval=(max(low, -1.0), high))
+    return Outlook(measured, predicted, errors, turned.extrapolated)
+
+
+def _with(player: Player, cost: StepCost) -> Player:
+    """The player with another whole step: the difference is one more part."""
+    rest = cost.plus(player.cost, -1.0)
+    return replace(player, costs={**player.costs, (UNEXPLAINED, "another fit"): rest})
+
+
+def _turned(situation: Situation, settings: Mapping[str, Value]) -> Turned:
+    total = Turned(situation.player)
+    for knob, value in settings.items():
+        effect = EFFECTS.get(knob)
+        if effect is None:
+            known = ", ".join(sorted(EFFECTS))
+            raise NotPredictable(f"the effect of {knob} can't be predicted; known are {known}")
+        one = effect.turn(replace(situation, player=total.player), value)
+        low = high = None
+        if one.low is not None or total.low is not None:
+            low = effect.turn(replace(situation, player=total.low or total.player), value)
+            high = effect.turn(replace(situation, player=total.high or total.player), value)
+        total = Turned(
+            one.player,
+            None if low is None else low.low or low.player,
+            None if high is None else high.high or high.player,
+            total.extrapolated or one.extrapolated,
+            total.midway or one.midway,
+        )
+    return total
