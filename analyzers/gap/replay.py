@@ -23,6 +23,8 @@ from profiler.model.requests import Floats, Ints
 BASIS: Final = ("step", "prefill step", "sequence", *(f"prefill token beyond {hinge:.0f}" for hinge in HINGES))
 # A pool that is this full admits no further prompt: room is left for those in decode to grow.
 ADMIT_BELOW: Final = 0.98
+# Sums of step times that are equal but for rounding.
+_ROUNDING: Final = 1e-9
 # More steps than this a request is a replay that does not end.
 _MOST_STEPS_A_REQUEST: Final = 100_000
 
@@ -210,7 +212,7 @@ class _Run:
                 raise ValueError("the replay does not end")
 
     def _arrive(self, until: float) -> None:
-        while self._coming and self._coming[0][0] <= until:
+        while self._coming and self._coming[0][0] <= until * (1.0 + _ROUNDING):
             self._waiting.append(heapq.heappop(self._coming)[1])
 
     def _make_room(self) -> None:
@@ -292,7 +294,7 @@ class _Run:
         step = self._cost.seconds(decoding, 0) + self._between
         count = self._decoding[0][0] - self._tick
         if self._coming:
-            count = min(count, max(math.ceil((self._coming[0][0] - self._now) / step), 1))
+            count = min(count, max(math.ceil((self._coming[0][0] - self._now) / step - _ROUNDING), 1))
         if self._rules.kv_tokens is not None and decoding > 1:
             count = min(count, max((self._rules.kv_tokens - self._kv) // decoding, 1))
         self._tick += count
@@ -313,8 +315,9 @@ class _Run:
     def _advance(self, count: int, decoding: int, tokens: int, produced: list[tuple[int, bool]]) -> None:
         each = self._cost.seconds(decoding, tokens) + self._between
         self.steps += count
+        # Not now minus the step: rounding must not decide whether a request came in time.
+        self._began = self._now + each * (count - 1)
         self._now += each * count
-        self._began = self._now - each
         seen = self._now + self._client
         for request, finished in produced:
             if math.isnan(self.first[request]):

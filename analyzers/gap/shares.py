@@ -72,7 +72,7 @@ class _Mixture:
             rules=rules,
             costs={(UNEXPLAINED, "mixed"): cost},
             between=(b if "scheduling" in causes else a).between,
-            client=(b if "frontend" in causes and b.client is not None else a).client,
+            client=(b if "frontend" in causes else a).client,
         )
         found = player.play().metrics()
         return found | {"seconds_per_output_token": 1.0 / found["output_throughput"]}
@@ -81,7 +81,7 @@ class _Mixture:
 def shares_of(a: Player, b: Player, context: Context, part: Split) -> Shares | None:
     """None where a mixture can't be served. ``part`` is the accounting's split of throughput: it says how much of the
     idle time between steps the launches hold, and how much of the kernels' time is the clock's."""
-    a, b = _short(a), _short(b)
+    a, b = _alike(_short(a), _short(b))
     deltas, parts = _deltas(a, b, context, part)
     mixture = _Mixture(a, b, deltas)
     players = _players(a, b, deltas)
@@ -141,6 +141,17 @@ def _short(player: Player) -> Player:
     return replace(player, demand=kept)
 
 
+def _alike(a: Player, b: Player) -> tuple[Player, Player]:
+    """What only one run knows is left out of both; arrivals of one plan are the same for both."""
+    if a.client is None or b.client is None:
+        a, b = replace(a, client=None), replace(b, client=None)
+    if _same(a.demand, b.demand) and a.demand.arrival is not None and b.demand.arrival is not None:
+        middle = 0.5 * (a.demand.arrival + b.demand.arrival)
+        a = replace(a, demand=replace(a.demand, arrival=middle))
+        b = replace(b, demand=replace(b.demand, arrival=middle))
+    return a, b
+
+
 def _deltas(
     a: Player, b: Player, context: Context, part: Split
 ) -> tuple[dict[str, StepCost], dict[str, dict[str, float]]]:
@@ -189,7 +200,7 @@ def _players(a: Player, b: Player, deltas: Mapping[str, StepCost]) -> tuple[str,
         found.append("scheduling")
     if one.kv_tokens != two.kv_tokens or a.demand.computed != b.demand.computed:
         found.append("memory")
-    if a.client is not None and b.client is not None and a.client != b.client:
+    if a.client != b.client:
         found.append("frontend")
     if not _same(a.demand, b.demand):
         found.append("workload")
