@@ -24,7 +24,7 @@ Value = int | float | bool | str
 _RIDGE: Final = 256
 
 
-class NotPredictable(ValueError):
+class NotPredictable(Exception):
     """Why the effect of a setting can't be predicted from this run."""
 
 
@@ -87,7 +87,31 @@ def _sequences(situation: Situation, value: Value) -> Turned:
     steps = situation.measured.steps
     seen = float((steps.load.decode + steps.load.prefill_requests).max(initial=0.0)) if steps is not None else 0.0
     asked = situation.player.demand.concurrency or len(situation.player.demand)
-    return replace(turned, extrapolated=min(limit, asked) > 1.1 * seen)
+    if steps is None or not seen:
+        return turned
+    usual, reached = float(np.mean(steps.load.decode[steps.load.decode > 0])), min(limit, asked)
+    extrapolated = reached > 1.1 * seen
+    if not extrapolated and reached > 0.5 * usual:
+        return turned
+    # Steps much fuller or emptier than usual. A GPU's step hardly grows until it is full, a CPU's with every sequence.
+    cpu = situation.measured.device == "cpu"
+    grown = _by_sequence(turned.player, usual, _GROWS_CPU if cpu else _GROWS_GPU)
+    return Turned(turned.player, low=turned.player, high=grown, extrapolated=extrapolated, midway=cpu)
+
+
+# How much of a step's fixed time may in truth be its sequences'.
+_GROWS_GPU: Final = 0.3
+_GROWS_CPU: Final = 0.9
+
+
+def _by_sequence(player: Player, sequences: float, share: float) -> Player:
+    """The same steps with a share of their fixed time as a cost of each sequence."""
+    costs = {}
+    for key, cost in player.costs.items():
+        step, prefill, sequence, *tokens = cost.cost
+        moved = step * share
+        costs[key] = StepCost((step - moved, prefill, sequence + moved / max(sequences, 1.0), *tokens))
+    return replace(player, costs=costs)
 
 
 def _more_sequences(situation: Situation) -> tuple[Value, ...]:

@@ -11,12 +11,14 @@ from typing import Final
 
 import numpy as np
 
+from profiler.analyzers.gap import spread
 from profiler.analyzers.gap.ledger import UNEXPLAINED
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.gap.played import Player, linear, player_of
 from profiler.analyzers.gap.replay import StepCost
 from profiler.analyzers.gap.shape import ENOUGH_STEPS, HINGES, fit
+from profiler.analyzers.gap.shares import shortened
 from profiler.analyzers.knobs import EFFECTS, NotPredictable, Situation, Turned, Value
 from profiler.analyzers.metrics import metrics_of
 from profiler.model.diagnosis import Prediction
@@ -52,7 +54,7 @@ def situation_of(run: Run, other: Run | None = None) -> Situation:
             shown = _played(other)[1]
         except NotPredictable:
             shown = None
-    return Situation(measured, player, shown, _doubts(measured))
+    return Situation(measured, shortened(player), shown, _doubts(measured))
 
 
 def _doubts(measured: Measured) -> tuple[StepCost, ...]:
@@ -81,6 +83,16 @@ def _played(run: Run) -> tuple[Measured, Player]:
     return measured, player
 
 
+def glance(situation: Situation, settings: Mapping[str, Value]) -> dict[str, float]:
+    """The likeliest relative changes alone, without intervals: to choose what is worth a closer look. Raises
+    NotPredictable."""
+    try:
+        before, after = situation.player.play().metrics(), _turned(situation, settings).player.play().metrics()
+    except ValueError as error:
+        raise NotPredictable(f"the replay can't serve these requests: {error}") from error
+    return {metric: after[metric] / value - 1.0 for metric, value in before.items() if value and metric in after}
+
+
 def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
     """The predicted metrics with every setting applied. Raises NotPredictable with the reason."""
     measured = metrics_of(situation.measured.bench)
@@ -95,6 +107,9 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
             ratios.append((other.play().metrics(), _with(situation.player, doubt).play().metrics()))
     except ValueError as error:
         raise NotPredictable(f"the replay can't serve these requests: {error}") from error
+    device = situation.measured.device
+    # The engine will be started again, and starts differ by themselves.
+    starts = spread.NORMAL_95 * spread.of_difference(device, device)
     predicted, errors = {}, {}
     for metric, value in measured.items():
         if not before.get(metric) or not value:
@@ -109,8 +124,8 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
             goes = stays
         change = (stays * goes) ** 0.5 - 1.0
         changes = [change, stays - 1.0, goes - 1.0, *bounds]
-        half = OF_THE_CHANGE * abs(change) + AT_LEAST
-        half *= EXTRAPOLATED if turned.extrapolated else 1.0
+        half = OF_THE_CHANGE * abs(change) * (EXTRAPOLATED if turned.extrapolated else 1.0)
+        half += AT_LEAST + starts * (1.0 + change)
         low, high = min(changes) - half, max(changes) + half
         predicted[metric] = Prediction(change=change, interval=(max(low, -1.0), high))
     return Outlook(measured, predicted, errors, turned.extrapolated)

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from profiler.model.diagnosis import Evidence, Gap, KernelRow, Part
+from profiler.model.diagnosis import Evidence, Gap, KernelRow, Part, Prediction
 from profiler.model.inspection import (
     Figure,
     InspectedComponent,
@@ -209,6 +209,25 @@ def component(item: InspectedComponent) -> Table:
             for name, value in item.values.items()
         }
     )
+
+
+def predictions(metrics: Mapping[str, float], every: Mapping[str, Prediction], verbose: bool) -> Table:
+    """Metrics as measured, as predicted, and the change; percentiles only when verbose."""
+    table = _table("metric", "measured", "predicted", "change", wording.INTERVAL)
+    for name, prediction in every.items():
+        if not verbose and name.startswith("p"):
+            continue
+        value, unit = metrics[name], wording.metric_unit(name)
+        low, high = (numbers.signed_percent(bound) for bound in prediction.interval)
+        cells = [
+            wording.metric(name),
+            numbers.quantity(value, unit),
+            numbers.quantity(value * (1.0 + prediction.change), unit),
+            numbers.signed_percent(prediction.change),
+            f"{low} to {high}",
+        ]
+        table.add_row(*_texts(cells))
+    return table
 
 
 def facts(every: Mapping[str, str]) -> Table:

@@ -81,7 +81,7 @@ class _Mixture:
 def shares_of(a: Player, b: Player, context: Context, part: Split) -> Shares | None:
     """None where a mixture can't be served. ``part`` is the accounting's split of throughput: it says how much of the
     idle time between steps the launches hold, and how much of the kernels' time is the clock's."""
-    a, b = _alike(_short(a), _short(b))
+    a, b = _alike(shortened(a), shortened(b))
     deltas, parts = _deltas(a, b, context, part)
     mixture = _Mixture(a, b, deltas)
     players = _players(a, b, deltas)
@@ -127,7 +127,8 @@ def _named(cause: str, a: Player, b: Player) -> str:
     return {"frontend": "between client and engine", "workload": "the requests"}.get(cause, "several parts that cancel")
 
 
-def _short(player: Player) -> Player:
+def shortened(player: Player) -> Player:
+    """The player with at most MOST_REQUESTS of its requests, the first."""
     demand = player.demand
     if len(demand) <= MOST_REQUESTS:
         return player

@@ -55,7 +55,12 @@ METRIC_LABELS: Final = (
 KNOBS: Final = (
     Knob("max_num_seqs", ("--max-running-requests",), ("max_running_requests",)),
     Knob("token_budget", ("--chunked-prefill-size",), ("chunked_prefill_size",)),
-    Knob("chunked_prefill", ("--chunked-prefill-size",), ("chunked_prefill_size",)),
+    Knob(
+        "chunked_prefill",
+        ("--chunked-prefill-size",),
+        ("chunked_prefill_size",),
+        ((False, "--chunked-prefill-size -1"), (True, "--chunked-prefill-size 8192")),
+    ),
     Knob("max_prefill_tokens", ("--max-prefill-tokens",), ("max_prefill_tokens",)),
     Knob("mixed_prefill", ("--enable-mixed-chunk",), ("enable_mixed_chunk",)),
     Knob("prefix_cache", ("--disable-radix-cache",), ("-disable_radix_cache",)),

@@ -1,0 +1,86 @@
+"""What no setting can pass, in closed form: requests in flight, room in the KV cache, the weights' way from memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profiler.analyzers.gap.measured import Measured
+from profiler.analyzers.gap.played import rules_of
+from profiler.analyzers.metrics import metrics_of
+from profiler.analyzers.roofline import demands, device_of, shape_of
+from profiler.model.recommendation import Limit
+from profiler.model.steps import StepLabel
+
+
+def limits_of(measured: Measured) -> tuple[Limit, ...]:
+    """The bounds that this run's files let us compute."""
+    return (*_in_flight(measured), *_sequences(measured), *_decode_rate(measured))
+
+
+def _in_flight(measured: Measured) -> tuple[Limit, ...]:
+    """Little's law: requests in flight = rate * time in the system."""
+    metrics, bench = metrics_of(measured.bench), measured.bench
+    latency, concurrency = metrics.get("mean_e2e"), bench.max_concurrency
+    if not latency or not concurrency or not bench.completed:
+        return ()
+    rate = bench.request_rate
+    if rate is not None and rate < float("inf"):
+        return ()
+    found = metrics.get("request_throughput")
+    text = f"{concurrency:,} in flight / {latency:.3g} s each (Little's law)"
+    return (
+        Limit(
+            name="requests/s at this concurrency and latency",
+            value=concurrency / latency,
+            now=found,
+            unit="requests/s",
+            how=text,
+        ),
+    )
+
+
+def _sequences(measured: Measured) -> tuple[Limit, ...]:
+    """How many average sequences the KV cache holds: each its prompt and, on average, half of its output."""
+    bench = measured.bench
+    if measured.steps is None or not bench.completed:
+        return ()
+    pool = rules_of(measured).kv_tokens
+    if not pool:
+        return ()
+    held = (bench.total_input_tokens + 0.5 * bench.total_output_tokens) / bench.completed
+    running = measured.steps.load.decode + measured.steps.load.prefill_requests
+    text = f"{pool:,} tokens of KV cache / {held:,.0f} tokens a sequence"
+    return (
+        Limit(
+            name="sequences that the KV cache holds",
+            value=pool / held,
+            now=float(running.max(initial=0.0)),
+            unit="sequences",
+            how=text,
+        ),
+    )
+
+
+def _decode_rate(measured: Measured) -> tuple[Limit, ...]:
+    """Tokens/s of pure decode steps at the usual batch on this device: no step is shorter than its bytes take."""
+    run, steps = measured.run, measured.steps
+    stated = run.fact("hardware.gpu")
+    named = next((a.name for a in measured.accounts if a.name), None) or (stated if isinstance(stated, str) else None)
+    device, shape = device_of(named), shape_of(run.facts)
+    if device is None or shape is None or steps is None or measured.device != "gpu":
+        return ()
+    decode = steps.load.decode[(steps.load.decode > 0) & (steps.load.prefill_tokens == 0)]
+    if not len(decode):
+        return ()
+    batch = int(np.median(decode))
+    ranks = int(measured.settings.get("tensor_parallel", 1.0))
+    asked = demands(shape, StepLabel(phase="decode", decode_requests=batch, decode_tokens=batch), ranks).values()
+    shortest = sum(max(d.bytes / device.memory, d.operations / device.operations(shape.weight_bytes)) for d in asked)
+    text = (
+        f"{batch:,} sequences / {shortest * 1e3:.3g} ms, the least that the weights take from the memory of "
+        f"{ranks} x {device.name} ({device.source}); attention left out"
+    )
+    now = metrics_of(measured.bench).get("output_throughput")
+    return (
+        Limit(name="output tokens/s at the usual batch", value=batch / shortest, now=now, unit="tokens/s", how=text),
+    )

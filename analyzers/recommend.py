@@ -1,0 +1,191 @@
+"""Which knobs to turn: every candidate is replayed, the best of each knob is ranked by what it gains on the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from profiler.analyzers.diagnosis import engine_of
+from profiler.analyzers.knobs import EFFECTS, Effect, NotPredictable, Situation, Value
+from profiler.analyzers.limits import limits_of
+from profiler.analyzers.metrics import higher_is_better, metrics_of
+from profiler.analyzers.predict import Outlook, glance, outlook, situation_of
+from profiler.analyzers.symptoms import symptoms_of
+from profiler.model.diagnosis import Prediction, Recommendation
+from profiler.model.extension import Engine, Knob
+from profiler.model.recommendation import (
+    RECOMMENDATION_SCHEMA,
+    WHATIF_SCHEMA,
+    Advice,
+    RecommendationDocument,
+    WhatIfDocument,
+)
+from profiler.model.run import Run
+
+# Smaller gains than this are not worth a restart.
+WORTH: Final = 0.02
+SHOWN: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e2e")
+_SLO: Final = {"ttft": "mean_ttft", "tpot": "mean_tpot", "e2e": "mean_e2e"}
+
+
+def recommend(
+    run: Run,
+    engine: Engine | None,
+    other: Run | None = None,
+    metric: str = "output_throughput",
+    slo: Mapping[str, float] | None = None,
+) -> RecommendationDocument:
+    """Knobs for ``metric``, best first; ``slo`` (seconds by ttft, tpot, e2e) bounds the predicted means.
+
+    Raises NotPredictable where the run lacks what any prediction needs, or does not measure ``metric``.
+    """
+    situation = situation_of(run, other)
+    own = outlook(situation, {})
+    if metric not in own.predicted:
+        raise NotPredictable(f"the run does not measure {metric}, or no replay gives it")
+    knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
+    found: list[tuple[float, Recommendation]] = []
+    reasons: dict[str, str] = {}
+    for name, effect in EFFECTS.items():
+        knob = knobs.get(name)
+        if knob is None:
+            continue
+        try:
+            best = _best(situation, effect, metric, slo)
+        except NotPredictable as reason:
+            reasons[name] = str(reason)
+            continue
+        if best is not None:
+            value, seen = best
+            found.append(
+                (_gain(seen.predicted[metric].change, metric), _recommendation(run, knob, effect, value, seen))
+            )
+    found.sort(key=lambda item: -item[0])
+    rows = tuple(row for _, row in found)
+    return RecommendationDocument(
+        schema=RECOMMENDATION_SCHEMA,
+        run=run.name,
+        engine=engine_of(run),
+        metric=metric,
+        metrics=dict(own.metrics),
+        error=dict(own.error),
+        recommendations=rows,
+        verdict=_verdict(rows, metric, engine),
+        advice=_advice(situation, knobs, {row.knob for row in rows}),
+        limits=limits_of(situation.measured),
+        not_predicted=reasons,
+    )
+
+
+def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other: Run | None = None) -> WhatIfDocument:
+    """The metrics under ``settings`` (knob by its shared name). Raises NotPredictable with the reason."""
+    seen = outlook(situation_of(run, other), settings)
+    knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
+    return WhatIfDocument(
+        schema=WHATIF_SCHEMA,
+        run=run.name,
+        engine=engine_of(run),
+        settings={name: _shown(value) for name, value in settings.items()},
+        typed={name: knobs[name].spelled(value) for name, value in settings.items() if name in knobs},
+        metrics=dict(seen.metrics),
+        predicted=dict(seen.predicted),
+        error=dict(seen.error),
+        extrapolated=seen.extrapolated,
+    )
+
+
+def _best(
+    situation: Situation, effect: Effect, metric: str, slo: Mapping[str, float] | None
+) -> tuple[Value, Outlook] | None:
+    """The candidate that gains most and keeps the SLO; None where none is worth it. Raises NotPredictable where no
+    candidate can be predicted."""
+    candidates = effect.candidates(situation)
+    best: tuple[float, Value] | None = None
+    refused: NotPredictable | None = None
+    own = metrics_of(situation.measured.bench)
+    for value in candidates:
+        try:
+            changes = glance(situation, {effect.knob: value})
+        except NotPredictable as reason:
+            refused = reason
+            continue
+        gain = _gain(changes[metric], metric)
+        if gain >= WORTH and _kept(own, changes, slo) and (best is None or gain > best[0]):
+            best = gain, value
+    if best is None:
+        if refused is not None and len(candidates) == 1:
+            raise refused
+        return None
+    return best[1], outlook(situation, {effect.knob: best[1]})
+
+
+def _gain(change: float, metric: str) -> float:
+    return change if higher_is_better(metric) else -change
+
+
+def _kept(own: Mapping[str, float], changes: Mapping[str, float], slo: Mapping[str, float] | None) -> bool:
+    """Whether the predicted means stay within the SLO."""
+    for name, bound in (slo or {}).items():
+        metric = _SLO[name]
+        if metric in own and own[metric] * (1.0 + changes.get(metric, 0.0)) > bound:
+            return False
+    return True
+
+
+def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Outlook) -> Recommendation:
+    current = run.fact(f"setting.{knob.name}")
+    spelled = knob.spelled(value)
+    numeric = not isinstance(value, bool) and bool(knob.flags)
+    others = ", ".join(
+        f"{name} {prediction.change:+.0%}"
+        for name, prediction in seen.predicted.items()
+        if name in SHOWN and abs(prediction.change) >= WORTH
+    )
+    why = f"{effect.title}: {others}. Its price: {effect.trade}."
+    if seen.extrapolated:
+        why += " Extrapolated: steps would carry what this run has not seen."
+    return Recommendation(
+        run=run.name,
+        knob=knob.name,
+        flag=knob.flags[0] if numeric else spelled,
+        current=None if current is None else _shown(current),
+        to=_shown(value) if numeric else None,
+        predicted={name: seen.predicted[name] for name in SHOWN if name in seen.predicted},
+        why=why,
+        check=f"start the engine with {spelled}, send the same load, then: profiler diagnose {run.name} AFTER",
+    )
+
+
+def _verdict(rows: tuple[Recommendation, ...], metric: str, engine: Engine | None) -> str:
+    if engine is None:
+        return "The run does not say which engine it is of, so no flag can be named."
+    if not rows:
+        return f"Nothing to gain: no setting whose effect can be predicted changes {metric} by {WORTH:.0%} or more."
+    first = rows[0]
+    prediction: Prediction = first.predicted[metric]
+    sure = prediction.interval[0] > 0 or prediction.interval[1] < 0
+    text = f"{first.flag} {first.to or ''}".strip()
+    return f"{text}: {metric} {prediction.change:+.0%} predicted" + (
+        "." if sure else "; the interval holds no change too."
+    )
+
+
+def _advice(situation: Situation, knobs: Mapping[str, Knob], predicted: set[str]) -> tuple[Advice, ...]:
+    found = []
+    for symptom in symptoms_of(situation.measured):
+        if symptom.knob in predicted:
+            continue
+        knob = None if symptom.knob is None else knobs.get(symptom.knob)
+        flag = None
+        if knob is not None:
+            flag = (
+                knob.spelled(symptom.value) if symptom.value is not None else (knob.flags or knob.settings or ("",))[0]
+            )
+        found.append(
+            Advice(symptom=symptom.name, evidence=symptom.evidence, knob=symptom.knob, flag=flag, text=symptom.text)
+        )
+    return tuple(found)
+
+
+def _shown(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -1,0 +1,63 @@
+"""The documents of ``profiler recommend`` and ``profiler whatif``: what to turn, what it is predicted to do, why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from profiler.model.diagnosis import EngineRef, Prediction, Recommendation
+
+RECOMMENDATION_SCHEMA: Final = "profiler.recommendation/1"
+WHATIF_SCHEMA: Final = "profiler.whatif/1"
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """A symptom that the run shows and the knob that usually answers it: evidence, and no predicted amount."""
+
+    symptom: str
+    evidence: str
+    knob: str | None
+    flag: str | None
+    text: str
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound in closed form that no setting passes. ``value`` is in ``unit``; ``now`` is where the run is."""
+
+    name: str
+    value: float
+    now: float | None
+    unit: str
+    how: str
+
+
+class RecommendationDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that ``recommend`` found for one run. ``error`` is the replay's relative error on the run's own
+    metrics, ``not_predicted`` why a knob has no prediction."""
+
+    schema: str
+    run: str
+    engine: EngineRef
+    metric: str
+    metrics: dict[str, float]
+    error: dict[str, float]
+    recommendations: tuple[Recommendation, ...]
+    verdict: str
+    advice: tuple[Advice, ...]
+    limits: tuple[Limit, ...]
+    not_predicted: dict[str, str]
+
+
+class WhatIfDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of one run under other settings. ``predicted`` are relative changes with 95% intervals."""
+
+    schema: str
+    run: str
+    engine: EngineRef
+    settings: dict[str, str]
+    typed: dict[str, str]
+    metrics: dict[str, float]
+    predicted: dict[str, Prediction]
+    error: dict[str, float]
+    extrapolated: bool
