@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from profiler.analyzers.causes.hardware import median_clock
 from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
@@ -20,7 +21,10 @@ from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput
+from profiler.analyzers.identity import engine_of
+from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
+from profiler.analyzers.recommend import recommended
 from profiler.analyzers.trust import lost_kernels
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
@@ -28,19 +32,28 @@ from profiler.model.diagnosis import (
     Additive,
     Diagnosis,
     DocumentProblem,
-    EngineRef,
     Gap,
+    Recommendation,
     RunSummary,
 )
+from profiler.model.extension import Engine
 from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.run import Run
 
+# More knobs than this are left to ``profiler recommend``.
+_MOST_KNOBS: Final = 3
+
 
 def diagnose(
-    run_a: Run, run_b: Run, metrics: Sequence[str] = DEFAULT_METRICS, slo: Mapping[str, float] | None = None
+    run_a: Run,
+    run_b: Run,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    slo: Mapping[str, float] | None = None,
+    engines: Sequence[Engine] = (),
 ) -> Diagnosis:
-    """Explain B against A. ``slo`` (seconds by ttft, tpot, e2e) adds goodput to the metrics."""
+    """Explain B against A. ``slo`` (seconds by ttft, tpot, e2e) adds goodput to the metrics; ``engines`` are those
+    whose knobs may be recommended."""
     run_a, run_b = _distinguished(run_a, run_b)
     bench_a, bench_b = matching(run_a.benches, run_b.benches)
     if bench_a is None or bench_b is None:
@@ -65,12 +78,29 @@ def diagnose(
         verdict=verdict_of(gaps, rules, runs, missing, differences(view)),
         gaps=gaps,
         fairness=rules,
-        recommendations=(),
+        recommendations=_recommendations(run_a, run_b, gaps, slo, engines),
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
         missing=missing,
         method=_method(view),
     )
+
+
+def _recommendations(
+    run_a: Run, run_b: Run, gaps: Sequence[Gap], slo: Mapping[str, float] | None, engines: Sequence[Engine]
+) -> tuple[Recommendation, ...]:
+    """The best knobs of the run that loses the first metric; none where no run does, or nothing can be predicted."""
+    first = next((gap for gap in gaps if gap.winner is not None), None)
+    if first is None:
+        return ()
+    loser, winner = (run_a, run_b) if first.winner == "b" else (run_b, run_a)
+    engine = next((e for e in engines if e.name == loser.fact("engine.name")), None)
+    if engine is None:
+        return ()
+    try:
+        return recommended(loser, engine, winner, first.metric, slo)[:_MOST_KNOBS]
+    except NotPredictable:
+        return ()
 
 
 def _distinguished(run_a: Run, run_b: Run) -> tuple[Run, Run]:
@@ -236,15 +266,6 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
             "throughput.",
         ),
     )
-
-
-def engine_of(run: Run) -> EngineRef:
-    """The engine as the run's files state or show it."""
-    name, version = run.facts.get("engine.name"), run.facts.get("engine.version")
-    if name is None:
-        return EngineRef(name=None, version=None, source="no file of the run names its engine")
-    source = f"{name.source} (inferred)" if name.inferred else name.source
-    return EngineRef(name=str(name.value), version=None if version is None else str(version.value), source=source)
 
 
 def _summary(run: Run, values: Mapping[str, float]) -> RunSummary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from profiler.analyzers.diagnosis import engine_of
+from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import EFFECTS, Effect, NotPredictable, Situation, Value
 from profiler.analyzers.limits import limits_of
 from profiler.analyzers.metrics import higher_is_better, metrics_of
@@ -41,27 +41,9 @@ def recommend(
     """
     situation = situation_of(run, other)
     own = outlook(situation, {})
-    if metric not in own.predicted:
-        raise NotPredictable(f"the run does not measure {metric}, or no replay gives it")
-    knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
-    found: list[tuple[float, Recommendation]] = []
     reasons: dict[str, str] = {}
-    for name, effect in EFFECTS.items():
-        knob = knobs.get(name)
-        if knob is None:
-            continue
-        try:
-            best = _best(situation, effect, metric, slo)
-        except NotPredictable as reason:
-            reasons[name] = str(reason)
-            continue
-        if best is not None:
-            value, seen = best
-            found.append(
-                (_gain(seen.predicted[metric].change, metric), _recommendation(run, knob, effect, value, seen))
-            )
-    found.sort(key=lambda item: -item[0])
-    rows = tuple(row for _, row in found)
+    rows = _ranked(situation, own, engine, metric, slo, reasons)
+    knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
     return RecommendationDocument(
         schema=RECOMMENDATION_SCHEMA,
         run=run.name,
@@ -75,6 +57,43 @@ def recommend(
         limits=limits_of(situation.measured),
         not_predicted=reasons,
     )
+
+
+def recommended(
+    run: Run, engine: Engine, other: Run | None, metric: str, slo: Mapping[str, float] | None
+) -> tuple[Recommendation, ...]:
+    """The knobs alone, best first. Raises like ``recommend``."""
+    situation = situation_of(run, other)
+    return _ranked(situation, outlook(situation, {}), engine, metric, slo, {})
+
+
+def _ranked(
+    situation: Situation,
+    own: Outlook,
+    engine: Engine | None,
+    metric: str,
+    slo: Mapping[str, float] | None,
+    reasons: dict[str, str],
+) -> tuple[Recommendation, ...]:
+    """``reasons`` takes up why a knob was not predicted."""
+    if metric not in own.predicted:
+        raise NotPredictable(f"the run does not measure {metric}, or no replay gives it")
+    run = situation.measured.run
+    found: list[tuple[float, Recommendation]] = []
+    for knob in engine.knobs if engine is not None else ():
+        effect = EFFECTS.get(knob.name)
+        if effect is None:
+            continue
+        try:
+            best = _best(situation, effect, metric, slo)
+        except NotPredictable as reason:
+            reasons[knob.name] = str(reason)
+            continue
+        if best is not None:
+            value, seen = best
+            gain = _gain(seen.predicted[metric].change, metric)
+            found.append((gain, _recommendation(run, knob, effect, value, seen)))
+    return tuple(row for _, row in sorted(found, key=lambda item: -item[0]))
 
 
 def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other: Run | None = None) -> WhatIfDocument:
@@ -92,6 +111,26 @@ def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other
         error=dict(seen.error),
         extrapolated=seen.extrapolated,
     )
+
+
+def scores(before: Run, after: Run, knob: str, value: str, predicted: Mapping[str, Prediction]) -> tuple[str, ...]:
+    """One line a metric where ``after`` is ``before`` with the knob turned as predicted; none where it is not."""
+    if _shown(after.fact(f"setting.{knob}")) != value or _shown(before.fact(f"setting.{knob}")) == value:
+        return ()
+    if not before.benches or not after.benches:
+        return ()
+    own, now = metrics_of(before.benches[-1]), metrics_of(after.benches[-1])
+    lines = []
+    for metric, guess in predicted.items():
+        if own.get(metric) and metric in now:
+            change = now[metric] / own[metric] - 1.0
+            low, high = guess.interval
+            held = "within" if low <= change <= high else "outside"
+            lines.append(
+                f"{knob}={value} was predicted to change {metric} by {guess.change:+.0%}; it changed by {change:+.0%}, "
+                f"{held} the interval ({low:+.0%} to {high:+.0%})"
+            )
+    return tuple(lines)
 
 
 def _best(

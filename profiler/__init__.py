@@ -29,6 +29,7 @@ def open_run(path: str | Path) -> Run:
 
 def diagnose(a: str | Path, b: str | Path) -> Diagnosis:
     """Explain run ``b`` against run ``a``: the document that ``profiler diagnose --json`` prints."""
+    from profiler import registry
     from profiler.analyzers import diagnosis
 
-    return diagnosis.diagnose(open_run(a), open_run(b))
+    return diagnosis.diagnose(open_run(a), open_run(b), engines=registry.engines())

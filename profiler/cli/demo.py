@@ -29,6 +29,7 @@ def command(state: State, out: Path) -> int:
     """  # fmt: skip
     from rich.text import Text
 
+    from profiler import registry
     from profiler.analyzers.diagnosis import diagnose
     from profiler.cli.reading import read_run
     from profiler.reports.html import to_html
@@ -38,7 +39,9 @@ def command(state: State, out: Path) -> int:
     out.mkdir(parents=True, exist_ok=True)
     with as_file(files("profiler.examples") / "runs") as runs:
         for pair in sorted(folder for folder in runs.iterdir() if folder.is_dir()):
-            document = diagnose(read_run(pair / "run-A", state), read_run(pair / "run-B", state))
+            document = diagnose(
+                read_run(pair / "run-A", state), read_run(pair / "run-B", state), engines=registry.engines()
+            )
             # What the pair is, and whether it was measured at all, is said before its verdict.
             state.out.print(Text((pair / "about.txt").read_text("utf-8").strip(), style="bold"))
             print_diagnosis(document, state.out, state.verbose)

@@ -14,6 +14,7 @@ from profiler.errors import UsageError
 
 if TYPE_CHECKING:
     from profiler.model.diagnosis import Diagnosis
+    from profiler.model.run import Run
 
 
 @click.command("diagnose")
@@ -63,13 +64,17 @@ def command(
     del lang
     if len(runs) < 2:
         raise UsageError(f"diagnose needs two runs, and got {runs[0]} alone. Name the run to compare it with")
+    from profiler import registry
     from profiler.analyzers.diagnosis import diagnose
     from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
     from profiler.cli.reading import read_run
 
     opened = [read_run(path, state) for path in runs]
     wanted = tuple(dict.fromkeys((*(metrics or DEFAULT_METRICS), *(gate.metric for gate in gates))))
-    documents = [diagnose(opened[0], other, wanted, slo) for other in opened[1:]]
+    documents = [diagnose(opened[0], other, wanted, slo, registry.engines()) for other in opened[1:]]
+    documents = [
+        _scored(document, (runs[0], opened[0]), other) for document, other in zip(documents, opened[1:], strict=True)
+    ]
     _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
     # Files first: a reader of the terminal page may leave early (head, less).
     for target, render in ((html, _html), (json, _json), (markdown, _markdown)):
@@ -104,6 +109,21 @@ def _markdown(document: Diagnosis) -> str:
     from profiler.reports.markdown import to_markdown
 
     return to_markdown(document)
+
+
+def _scored(document: Diagnosis, before: tuple[Path, Run], after: Run) -> Diagnosis:
+    """The document with what became of the predictions that were kept with the first run; the scores are kept too."""
+    from msgspec.structs import replace
+
+    from profiler.analyzers.recommend import scores
+    from profiler.store.predictions import keep_scores, kept_of
+
+    path, run = before
+    lines = tuple(line for kept in kept_of(path) for line in scores(run, after, kept.knob, kept.value, kept.predicted))
+    if not lines:
+        return document
+    keep_scores(path, lines)
+    return replace(document, method=(*document.method, *lines))
 
 
 def _check_metrics(documents: list[Diagnosis], wanted: tuple[str, ...]) -> None:

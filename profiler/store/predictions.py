@@ -13,6 +13,7 @@ from profiler.store.cache import Cache
 from profiler.store.folder import run_root
 
 _NAME: Final = "predictions.json"
+_SCORES: Final = "scores.txt"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,3 +42,17 @@ def kept_of(run: Path) -> tuple[Kept, ...]:
         return tuple(msgspec.json.decode((folder / _NAME).read_bytes(), type=list[Kept]))
     except (OSError, msgspec.MsgspecError):
         return ()
+
+
+def keep_scores(run: Path, lines: Sequence[str]) -> None:
+    """Add lines to the scores that are kept with a run; lines that stand there already are not written again."""
+    path = Cache(run_root(run)).folder / _SCORES
+    try:
+        known = path.read_text("utf-8").splitlines() if path.is_file() else []
+        new = [line for line in lines if line not in known]
+        if new:
+            with path.open("a", encoding="utf-8") as file:
+                file.write("".join(f"{line}\n" for line in new))
+    except OSError:
+        # A run that can't be written to keeps no score; the document has it all the same.
+        return

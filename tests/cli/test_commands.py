@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -17,26 +16,10 @@ import pytest
 from profiler import __version__
 from profiler.cli.main import COMMANDS, main
 from profiler.cli.quantities import GateType, Slo, duration
+from tests.cli.conftest import Invoke
 from tests.strategies import ROOT, small_trace, written
 
-Invoke = Callable[..., tuple[int, str, str]]
 ESCAPE = "\x1b"
-
-
-@pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Invoke:
-    """Run the console script's function in this process: (exit status, standard output, standard error)."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["profiler", *map(str, words)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capfd.readouterr()
-        assert isinstance(left.value.code, int)
-        return left.value.code, out, err
-
-    return run
 
 
 def bench(path: Path, seconds: float, requests: int = 40, tokens: int = 50) -> Path:

@@ -1,0 +1,157 @@
+"""Knobs, predictions and advice on the lab's runs, where the truth is the other run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profiler.analyzers.knobs import EFFECTS, NotPredictable
+from profiler.analyzers.limits import limits_of
+from profiler.analyzers.metrics import metrics_of
+from profiler.analyzers.predict import glance, outlook, situation_of
+from profiler.analyzers.recommend import recommend, whatif
+from profiler.analyzers.symptoms import symptoms_of
+from profiler.collectors.engines import ENGINES
+from profiler.model.extension import Engine
+from profiler.model.run import Run
+from profiler.store.folder import run_root
+from tests.conftest import Lab
+
+VLLM = next(engine for engine in ENGINES if engine.name == "vllm")
+SGLANG = next(engine for engine in ENGINES if engine.name == "sglang")
+
+
+def change(before: Run, after: Run, metric: str) -> float:
+    return metrics_of(after.benches[-1])[metric] / metrics_of(before.benches[-1])[metric] - 1.0
+
+
+@pytest.mark.parametrize(
+    ("case", "back", "knob", "value"),
+    [
+        ("few-sequences", False, "max_num_seqs", 16), ("few-sequences", True, "max_num_seqs", 96),
+        ("small-kv", False, "kv_tokens", 14_000), ("prefix-cache-off", False, "prefix_cache", False),
+        ("graphs-off-small-model", False, "cuda_graph", False), ("graphs-off-small-model", True, "cuda_graph", True),
+        ("no-overlap", False, "overlap", False), ("no-overlap", True, "overlap", True),
+    ],
+)  # fmt: skip
+def test_a_prediction_has_the_right_sign_and_size(
+    case: str, back: bool, knob: str, value: int | bool, lab: Lab
+) -> None:
+    pair = lab(case)
+    before, after = (pair.b, pair.a) if back else (pair.a, pair.b)
+    found = outlook(situation_of(before), {knob: value})
+    for metric in ("output_throughput", "mean_tpot"):
+        true, guess = change(before, after, metric), found.predicted[metric]
+        assert guess.change * true > 0
+        assert guess.interval[0] <= guess.change <= guess.interval[1]
+        assert guess.interval[0] <= true <= guess.interval[1]
+
+
+def test_the_setting_as_it_is_changes_nothing(lab: Lab) -> None:
+    situation = situation_of(lab("few-sequences").a)
+    assert all(abs(value) < 1e-9 for value in glance(situation, {"max_num_seqs": 256}).values())
+    assert all(prediction.change == 0 for prediction in outlook(situation, {}).predicted.values())
+
+
+def test_settings_are_applied_together(lab: Lab) -> None:
+    situation = situation_of(lab("few-sequences").a)
+    both = glance(situation, {"max_num_seqs": 16, "token_budget": 512})
+    assert both["output_throughput"] < glance(situation, {"token_budget": 512})["output_throughput"]
+
+
+def test_the_best_knob_of_the_held_run_is_the_one_that_was_turned(lab: Lab) -> None:
+    pair = lab("few-sequences")
+    document = recommend(pair.b, VLLM, pair.a)
+    first = document.recommendations[0]
+    assert (first.knob, first.flag, first.current) == ("max_num_seqs", "--max-num-seqs", "16")
+    assert int(first.to or 0) > 16
+    assert first.predicted["output_throughput"].change > 1.0
+    assert document.verdict.startswith("--max-num-seqs")
+    assert {limit.name for limit in document.limits} >= {"output tokens/s at the usual batch"}
+
+
+def test_nothing_to_gain_is_an_answer(lab: Lab) -> None:
+    document = recommend(lab("null").a, VLLM)
+    assert all(r.predicted["output_throughput"].change >= 0.02 for r in document.recommendations)
+    assert document.recommendations or document.verdict.startswith("Nothing to gain")
+
+
+def test_an_slo_rules_out_what_breaks_it(lab: Lab) -> None:
+    held = lab("few-sequences").b
+    bound = metrics_of(held.benches[-1])["mean_tpot"] * 1.01
+    for row in recommend(held, VLLM, slo={"tpot": bound}).recommendations:
+        predicted = row.predicted["mean_tpot"].change
+        assert metrics_of(held.benches[-1])["mean_tpot"] * (1 + predicted) <= bound * 1.05
+
+
+def test_another_run_shows_what_the_cache_would_save(lab: Lab) -> None:
+    pair = lab("prefix-cache-off")
+    with pytest.raises(NotPredictable, match="share a prefix"):
+        outlook(situation_of(pair.b), {"prefix_cache": True})
+    found = outlook(situation_of(pair.b, pair.a), {"prefix_cache": True})
+    assert found.predicted["output_throughput"].change > 0.3
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"no_such_knob": 1}, "can't be predicted"), ({"max_num_seqs": 0}, "whole number"),
+        ({"cuda_graph": 3}, "on or off"), ({"kv_dtype": "fp4"}, "16 to 8 bits"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_predicted_says_why(settings: dict[str, int | str], reason: str, lab: Lab) -> None:
+    with pytest.raises(NotPredictable, match=reason):
+        outlook(situation_of(lab("few-sequences").a), settings)
+
+
+def test_a_whatif_document_spells_the_flag(lab: Lab) -> None:
+    document = whatif(lab("few-sequences").a, VLLM, {"max_num_seqs": 16, "cuda_graph": False})
+    assert document.typed == {"max_num_seqs": "--max-num-seqs 16", "cuda_graph": "--enforce-eager"}
+    assert document.settings == {"max_num_seqs": "16", "cuda_graph": "off"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "knob", "value", "typed"),
+    [
+        (VLLM, "cuda_graph", True, "--no-enforce-eager"), (VLLM, "prefix_cache", False, "--no-enable-prefix-caching"),
+        (VLLM, "overlap", True, "--async-scheduling"), (VLLM, "kv_tokens", 4096, "kv_cache_size_tokens: 4096 (in the configuration file)"),
+        (SGLANG, "cuda_graph", False, "--disable-cuda-graph"), (SGLANG, "cuda_graph", True, "without --disable-cuda-graph"),
+        (SGLANG, "chunked_prefill", False, "--chunked-prefill-size -1"), (SGLANG, "max_num_seqs", 64, "--max-running-requests 64"),
+        (SGLANG, "mixed_prefill", True, "--enable-mixed-chunk"),
+    ],
+)  # fmt: skip
+def test_knobs_as_the_engine_spells_them(engine: Engine, knob: str, value: int | bool, typed: str) -> None:
+    assert next(k for k in engine.knobs if k.name == knob).spelled(value) == typed
+
+
+def test_every_effect_belongs_to_a_knob_of_an_engine() -> None:
+    known = {knob.name for engine in ENGINES for knob in engine.knobs}
+    assert set(EFFECTS) <= known
+
+
+def test_symptoms_need_their_evidence(lab: Lab) -> None:
+    held = situation_of(lab("few-sequences").b).measured
+    assert "requests wait while steps are at the sequence limit" in {s.name for s in symptoms_of(held)}
+    small = situation_of(lab("small-kv").b).measured
+    assert "sequences are preempted" in {s.name for s in symptoms_of(small)}
+    eager = situation_of(lab("graphs-off-small-model").b).measured
+    assert "steps run eagerly and wait for launches" in {s.name for s in symptoms_of(eager)}
+    calm = {s.name for s in symptoms_of(situation_of(lab("null").a).measured)}
+    assert not calm & {"sequences are preempted", "steps run eagerly and wait for launches"}
+
+
+def test_no_run_of_the_lab_beats_its_limits(lab: Lab) -> None:
+    for case in ("few-sequences", "small-kv", "slow-gemm"):
+        for run in (lab(case).a, lab(case).b):
+            for limit in limits_of(situation_of(run).measured):
+                assert limit.value > 0
+                # Steps with prompt tokens hold more sequences than the usual pure decode step.
+                assert limit.now is None or limit.now <= 1.1 * limit.value or "sequences" in limit.name
+
+
+def test_a_run_without_steps_says_so(tmp_path: Path, lab: Lab) -> None:
+    bare = lab("few-sequences").a.__class__(**{**lab("few-sequences").a.__dict__, "logs": (), "traces": ()})
+    with pytest.raises(NotPredictable, match="no steps"):
+        situation_of(bare)
+    assert run_root(tmp_path) == tmp_path
