@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from profiler.analyzers.device import CPU, DeviceAccount
+from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.trust import KERNEL_TIME, TrustCheck

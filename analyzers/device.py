@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from profiler.analyzers.communication import Collectives, collectives_of
 from profiler.analyzers.critical_path import CriticalPath, critical_path
+from profiler.analyzers.device_view import DeviceView, views_of
 from profiler.analyzers.graphs import GraphUse, distinct_pairs, graph_use
-from profiler.analyzers.idle import Gaps, annotated_phases, gaps_on_cpu, gaps_on_device
-from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
-from profiler.analyzers.layers import ROLES, Layers, layers_of, parts_of
-from profiler.analyzers.operators import innermost
-from profiler.analyzers.timeline import COMMUNICATION as COMM_TIER
-from profiler.analyzers.timeline import COMPUTE, COPY, Sweep, sweep, whole_nanoseconds
-from profiler.analyzers.trace_steps import Launched, Spans, is_graph_launch, launched, spans_of
+from profiler.analyzers.idle import Gaps, annotated_phases
+from profiler.analyzers.kernels import Classified
+from profiler.analyzers.layers import ROLES, Layers
+from profiler.analyzers.timeline import Sweep, whole_nanoseconds
+from profiler.analyzers.trace_steps import Launched, Spans, is_graph_launch
 from profiler.model.requests import Floats, Ints
-from profiler.model.trace import DEVICE_KINDS, EventTable, Kind, Trace
-
-CPU: Final = "cpu"
+from profiler.model.trace import EventTable, Kind, Trace
 
 
 @dataclass(frozen=True)
@@ -95,82 +90,23 @@ class DeviceAccount:
 
 def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
     """One account a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
-    spans = spans_of(trace)
-    table = trace.events
-    on_device = np.flatnonzero(np.isin(table.kind, np.array(DEVICE_KINDS, np.uint8)))
-    if not len(on_device):
-        account = _cpu_account(trace, spans)
-        return () if account is None else (account,)
-    titles = {device.index: device.name for device in trace.devices}
-    accounts = []
-    owner = table.device[on_device]
-    for device in np.unique(owner).tolist():
-        # Rows are chosen and put in order before the table is copied, once: it is most of what an analysis holds.
-        rows = on_device[owner == device]
-        start, end = table.start[rows], table.start[rows] + table.duration[rows]
-        events = table.select(rows[np.lexsort((end, table.stream[rows], start))])
-        links = launched(trace, events, spans)
-        classes = classify(trace.names, events.names_used())
-        tier = _tiers(events, classes)
-        swept = sweep(events.start, events.end, tier)
-        gaps = gaps_on_device(trace, events, links, swept, spans)
-        accounts.append(
-            _account(trace, f"gpu {device}", titles.get(device), events, links, classes, swept, gaps, spans)
-        )
-    return tuple(accounts)
+    return tuple(_account(view) for view in views_of(trace))
 
 
-def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int64]:
-    category = np.array(
-        [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int64
-    )
-    tier = category[classes.code[events.name]]
-    tier[np.isin(events.kind, np.array((Kind.MEMCPY, Kind.MEMSET), np.uint8))] = COPY
-    return tier
-
-
-def _cpu_account(trace: Trace, spans: Spans) -> DeviceAccount | None:
-    operators = trace.events.of(Kind.OPERATOR)
-    if len(spans) and spans.thread is not None:
-        operators = operators.select(np.isin(operators.thread, spans.thread))
-    if not len(operators):
-        return None
-    events = innermost(operators)
-    classes = classify(trace.names, events.names_used(), "operator_families")
-    tier = _tiers(events, classes)
-    swept = sweep(events.start, events.end, tier)
-    gaps = gaps_on_cpu(trace, events, swept, spans)
-    none = np.full(len(events), -1, np.int64)
-    owner = spans.owner(events.start) if len(spans) else none
-    links = Launched(trace.events.select(slice(0, 0)), none, owner)
-    return _account(trace, CPU, None, events, links, classes, swept, gaps, spans, operators=len(operators))
-
-
-def _account(
-    trace: Trace,
-    device: str,
-    title: str | None,
-    events: EventTable,
-    links: Launched,
-    classes: Classified,
-    swept: Sweep,
-    gaps: Gaps,
-    spans: Spans,
-    operators: int | None = None,
-) -> DeviceAccount:
-    code = classes.code[events.name]
-    category_ns = np.bincount(code, swept.share, minlength=len(classes.categories))
+def _account(view: DeviceView) -> DeviceAccount:
+    trace, events, links, swept, gaps = view.trace, view.events, view.links, view.swept, view.gaps
+    classes, layers = view.classes, view.layers
+    category_ns = np.bincount(classes.code[events.name], swept.share, minlength=len(classes.categories))
     busy = {name: float(ns) for name, ns in zip(classes.categories, category_ns, strict=True) if ns > 0}
-    computing = events.kind == (Kind.KERNEL if operators is None else Kind.OPERATOR)
+    computing = view.computing
     kernel_time = float(swept.share[computing].sum())
     unknown = float(swept.share[computing & ~classes.known[events.name]].sum())
     idle_total = swept.window - swept.busy
-    layers = _layers(trace, events, links, "kernel_families" if operators is None else "operator_families")
     return DeviceAccount(
         trace=trace.path,
-        device=device,
-        name=title,
-        kernels=int(computing.sum()) if operators is None else operators,
+        device=view.device,
+        name=view.name,
+        kernels=int(computing.sum()) if view.operators is None else view.operators,
         kernel_ns=int(events.duration[computing].sum()),
         busy_ns=swept.busy,
         window_ns=swept.window,
@@ -179,23 +115,13 @@ def _account(
         roles={} if layers.usual is None else _by_role(layers, swept),
         layers=layers.usual,
         unclassified_share=unknown / kernel_time if kernel_time else None,
-        steps=_step_costs(trace, events, links, classes, layers, swept, gaps, spans),
-        graphs=graph_use(trace, events, links, swept.share, gaps, spans, _attending(events, classes)),
+        steps=_step_costs(trace, events, links, classes, layers, swept, gaps, view.spans),
+        graphs=graph_use(trace, events, links, swept.share, gaps, view.spans, view.attending),
         collectives=collectives_of(trace, events, classes, swept.share),
         path=critical_path(trace, events, links, classes, swept),
         totals=_totals(trace, events, links, classes, swept),
-        launches_known=float(np.mean(links.call >= 0)) if operators is None else None,
+        launches_known=float(np.mean(links.call >= 0)) if view.operators is None else None,
     )
-
-
-def _layers(trace: Trace, events: EventTable, links: Launched, table: str) -> Layers:
-    parts = parts_of(trace.names, events.names_used(), table)
-    return layers_of(parts[events.name], links.step)
-
-
-def _attending(events: EventTable, classes: Classified) -> NDArray[np.bool_]:
-    attention = np.array([category in ("attention", "linear_attn") for category in classes.categories], bool)
-    return attention[classes.code[events.name]]
 
 
 def _by_role(layers: Layers, swept: Sweep) -> dict[str, int]:

@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from profiler.analyzers.device import CPU, DeviceAccount
+from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.device_view import CPU
 from profiler.analyzers.trace_steps import is_graph_launch
 from profiler.model.inspection import Figure
 from profiler.model.stacks import StackTable

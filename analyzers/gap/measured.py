@@ -9,7 +9,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.analyzers.device import CPU, DeviceAccount, StepCosts, accounts_of
+from profiler.analyzers.device import DeviceAccount, StepCosts, accounts_of
+from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.shape import Load, attributed
 from profiler.analyzers.gap.window import Window, measured_window
 from profiler.model.metrics import MetricsSnapshot

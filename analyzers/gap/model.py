@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.analyzers import idle
-from profiler.analyzers.device import CPU, StepCosts
+from profiler.analyzers.device import StepCosts
+from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.measured import Measured, Steps, trace_load
 from profiler.analyzers.gap.shape import (
     ALL_TERMS,

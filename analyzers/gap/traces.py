@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from profiler.analyzers.device import CPU, DeviceAccount
+from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.model import component_of
 from profiler.analyzers.trace_steps import Spans
 from profiler.model.diagnosis import Cause, CauseName, Evidence, Gap, KernelRow, Part, Unexplained

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiler.analyzers.device import CPU, accounts_of
+from profiler.analyzers.device import accounts_of
+from profiler.analyzers.device_view import CPU
 from profiler.analyzers.trace_steps import is_graph_launch, launched, spans_of
 from profiler.model.trace import DEVICE_KINDS, EventTable, Kind, Trace
 from tests.strategies import (

@@ -1,0 +1,108 @@
+"""One device of a trace with everything that its analyses share: events in order, launches, steps, layers, gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profiler.analyzers.idle import Gaps, gaps_on_cpu, gaps_on_device
+from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
+from profiler.analyzers.layers import Layers, layers_of, parts_of
+from profiler.analyzers.operators import innermost
+from profiler.analyzers.timeline import COMMUNICATION as COMM_TIER
+from profiler.analyzers.timeline import COMPUTE, COPY, Sweep, sweep
+from profiler.analyzers.trace_steps import Launched, Spans, launched, spans_of
+from profiler.model.trace import DEVICE_KINDS, EventTable, Kind, Trace
+
+CPU: Final = "cpu"
+
+
+@dataclass(frozen=True)
+class DeviceView:
+    """``events`` are sorted by start; ``swept.share`` is each one's exclusive nanoseconds. ``operators`` is the number
+    of framework operators where the device is a CPU's compute thread (its events are then the innermost pieces), else
+    None."""
+
+    trace: Trace
+    device: str
+    name: str | None
+    events: EventTable
+    links: Launched
+    classes: Classified
+    swept: Sweep
+    gaps: Gaps
+    spans: Spans
+    operators: int | None = None
+
+    @cached_property
+    def layers(self) -> Layers:
+        """The role and layer of every event."""
+        table = "kernel_families" if self.operators is None else "operator_families"
+        parts = parts_of(self.trace.names, self.events.names_used(), table)
+        return layers_of(parts[self.events.name], self.links.step)
+
+    @property
+    def attending(self) -> NDArray[np.bool_]:
+        """Which events are attention."""
+        attention = np.array([name in ("attention", "linear_attn") for name in self.classes.categories], bool)
+        return attention[self.classes.code[self.events.name]]
+
+    @property
+    def computing(self) -> NDArray[np.bool_]:
+        """Which events are kernels (on a CPU, operators) rather than copies."""
+        kind = Kind.KERNEL if self.operators is None else Kind.OPERATOR
+        found: NDArray[np.bool_] = self.events.kind == kind
+        return found
+
+
+def views_of(trace: Trace) -> tuple[DeviceView, ...]:
+    """One view a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
+    spans = spans_of(trace)
+    table = trace.events
+    on_device = np.flatnonzero(np.isin(table.kind, np.array(DEVICE_KINDS, np.uint8)))
+    if not len(on_device):
+        view = _cpu_view(trace, spans)
+        return () if view is None else (view,)
+    titles = {device.index: device.name for device in trace.devices}
+    views = []
+    owner = table.device[on_device]
+    for device in np.unique(owner).tolist():
+        # Rows are chosen and put in order before the table is copied, once: it is most of what an analysis holds.
+        rows = on_device[owner == device]
+        start, end = table.start[rows], table.start[rows] + table.duration[rows]
+        events = table.select(rows[np.lexsort((end, table.stream[rows], start))])
+        links = launched(trace, events, spans)
+        classes = classify(trace.names, events.names_used())
+        swept = sweep(events.start, events.end, _tiers(events, classes))
+        gaps = gaps_on_device(trace, events, links, swept, spans)
+        views.append(DeviceView(trace, f"gpu {device}", titles.get(device), events, links, classes, swept, gaps, spans))
+    return tuple(views)
+
+
+def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int64]:
+    category = np.array(
+        [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int64
+    )
+    tier = category[classes.code[events.name]]
+    tier[np.isin(events.kind, np.array((Kind.MEMCPY, Kind.MEMSET), np.uint8))] = COPY
+    return tier
+
+
+def _cpu_view(trace: Trace, spans: Spans) -> DeviceView | None:
+    operators = trace.events.of(Kind.OPERATOR)
+    if len(spans) and spans.thread is not None:
+        operators = operators.select(np.isin(operators.thread, spans.thread))
+    if not len(operators):
+        return None
+    events = innermost(operators)
+    classes = classify(trace.names, events.names_used(), "operator_families")
+    swept = sweep(events.start, events.end, _tiers(events, classes))
+    gaps = gaps_on_cpu(trace, events, swept, spans)
+    none = np.full(len(events), -1, np.int64)
+    owner = spans.owner(events.start) if len(spans) else none
+    links = Launched(trace.events.select(slice(0, 0)), none, owner)
+    return DeviceView(trace, CPU, None, events, links, classes, swept, gaps, spans, operators=len(operators))
