@@ -1,0 +1,80 @@
+"""``profiler timeline``: a file that ui.perfetto.dev opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
+from profiler.errors import MissingEvidence
+
+if TYPE_CHECKING:
+    from profiler.analyzers.typical import Excerpt
+    from profiler.model.run import Run
+    from profiler.model.steps import StepLabel
+
+
+@click.command("timeline")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--against", type=click.Path(path_type=Path), metavar="RUN", help="Put another run's steps beside RUN's.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 10_000),
+    default=2,
+    show_default=True,
+    help="Consecutive steps around the typical one.",
+)
+@click.option("--whole", is_flag=True, help="Everything that the traces hold.")
+@click.option("--python", is_flag=True, help="Python frames too.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="[default: RUN-timeline.json.gz]",
+)
+@common_options
+@pass_state
+def command(
+    state: State, run: Path, against: Path | None, steps: int, whole: bool, python: bool, out: Path | None
+) -> int:
+    """Write typical steps of RUN, with the causes of idle time, as a file for ui.perfetto.dev.
+
+    Two runs are aligned at the first kernel of a step that carries the same batch, or the nearest that there is.
+
+    \b
+    Example:
+      profiler timeline run-A
+      profiler timeline run-B --against run-A --steps 4 --out steps.json.gz
+    """
+    from profiler.cli.reading import read_run
+    from profiler.reports.perfetto_json import Side, to_perfetto
+
+    opened = read_run(run, state)
+    parts = _excerpts(opened, steps, whole, None)
+    sides = [Side(opened.name, parts, opened.counters)]
+    if against is not None:
+        other = read_run(against, state)
+        like = None if whole else parts[0].label
+        name = other.name if other.name != opened.name else str(against)
+        sides.append(Side(name, _excerpts(other, steps, whole, like), other.counters))
+    target = out or Path(f"{opened.name}-timeline.json.gz")
+    target.write_bytes(to_perfetto(sides, python))
+    if not state.quiet:
+        text = f"written: {target} (open it at ui.perfetto.dev)"
+        state.err.print(text, markup=False, highlight=False, soft_wrap=True)
+    return EXIT_INCOMPLETE if state.incomplete else 0
+
+
+def _excerpts(run: Run, steps: int, everything: bool, like: StepLabel | None) -> list[Excerpt]:
+    from profiler.analyzers.device_view import views_of
+    from profiler.analyzers.typical import excerpt, whole
+
+    views = [view for trace in run.traces for view in views_of(trace)]
+    found = [whole(view) if everything else excerpt(view, steps, like) for view in views]
+    parts = [part for part in found if part is not None]
+    if not parts:
+        what = "no step in a trace (take everything with --whole)" if views else "no trace with work in it"
+        raise MissingEvidence(run.path, what, "profiler inspect shows its files")
+    return parts
