@@ -9,6 +9,7 @@ from typing import Final
 
 from profiler.analyzers.causes.hardware import median_clock
 from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
+from profiler.analyzers.curves import curves_of, role_rows
 from profiler.analyzers.device import DeviceAccount, accounts_of
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
@@ -83,6 +84,8 @@ def diagnose(
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
         missing=missing,
         method=_method(view),
+        roles=role_rows(a.traced, b.traced),
+        curves=(*curves_of(a, "a"), *curves_of(b, "b")),
     )
 
 

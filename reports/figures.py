@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from profiler.model.diagnosis import Gap, KernelRow
+from profiler.model.diagnosis import Curve, Gap, KernelRow
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import Row, rows
 from profiler.reports.safe_text import plain
@@ -115,6 +116,43 @@ def kernels(every: tuple[KernelRow, ...], side: tuple[str, str]) -> dict[str, An
         showlegend=True, legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}, margin={"t": 36}
     )
     figure.update_xaxes(rangemode="tozero")
+    return _json(figure)
+
+
+def lines(curves: Sequence[tuple[str, Curve]]) -> dict[str, Any]:
+    """Lines of the same quantity, one a run; solid for A and dashed for B, so that colour is not all that tells."""
+    first = curves[0][1]
+    unit = numbers.scale_for(first.y_unit, *(value for _, curve in curves for value in curve.y))
+    shares = first.x_unit == "fraction"
+    figure = go.Figure(
+        [
+            go.Scatter(
+                name=_text(name),
+                x=[100 * x if shares else x for x in curve.x],
+                y=[_finite(y) / unit.divisor for y in curve.y],
+                mode="lines",
+                line={
+                    "color": RUN_A if curve.run == "a" else RUN_B,
+                    "dash": "solid" if curve.run == "a" else "dash",
+                    "width": 2,
+                },
+            )
+            for name, curve in curves
+        ],
+        layout={"template": "none"},
+    )
+    figure.update_layout(
+        height=260,
+        margin={"l": 8, "r": 8, "t": 36, "b": 44},
+        showlegend=True,
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+        xaxis={
+            "title": {"text": "% of the requests" if shares else first.x_unit, "standoff": 8},
+            "automargin": True,
+            "zeroline": False,
+        },
+        yaxis={"title": {"text": _text(unit.unit)}, "automargin": True, "rangemode": "tozero", "zeroline": False},
+    )
     return _json(figure)
 
 

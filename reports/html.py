@@ -7,7 +7,17 @@ from typing import Final
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports.breakdown import names
 from profiler.reports.page import Drawn, Section, asset, whole
-from profiler.reports.sections import fairness, gaps, kernels, measurement, metrics, problems, recommendations, verdict
+from profiler.reports.sections import (
+    fairness,
+    gaps,
+    kernels,
+    measurement,
+    metrics,
+    over_time,
+    problems,
+    recommendations,
+    verdict,
+)
 from profiler.reports.trimming import LIMITS, trim
 
 _LARGEST: Final = 3_000_000
@@ -16,6 +26,8 @@ _LARGEST: Final = 3_000_000
 _SECTIONS: Final[tuple[Section, ...]] = (
     gaps.SECTION,
     kernels.SECTION,
+    over_time.OVER_TIME,
+    over_time.LATENCY,
     metrics.SECTION,
     fairness.SECTION,
     recommendations.SECTION,

@@ -173,6 +173,28 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     check: str
 
 
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of one run: over the load's time (``x_unit`` "s" or "steps"), or a latency by the share of requests that
+    stay below it ("fraction"). ``topic`` groups the lines of both runs."""
+
+    topic: str
+    title: str
+    run: Literal["a", "b"]
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    x_unit: Literal["s", "steps", "fraction"]
+    y_unit: str
+    source: str
+
+
+class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Device seconds a step of one role in the model; None: not in that run's trace."""
+
+    role: str
+    a_seconds: float | None
+    b_seconds: float | None
+
+
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel category (``name`` None) or one kernel of it, per step of each run's trace; None: not in that run."""
 
@@ -208,3 +230,5 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[KernelRow, ...] = ()
     missing: tuple[str, ...] = ()
     method: tuple[str, ...] = ()
+    roles: tuple[RoleRow, ...] = ()
+    curves: tuple[Curve, ...] = ()

@@ -23,6 +23,7 @@ def draw(diagnosis: Diagnosis) -> Markup:
     """A figure of the categories and the sortable table; empty without a trace."""
     if not diagnosis.kernels:
         return Markup("")
+    roles = numbers.scale_for("s", *(s for row in diagnosis.roles for s in (row.a_seconds, row.b_seconds)))
     side = names(diagnosis)
     groups = _groups(diagnosis.kernels)
     largest = [value for group in groups for value in (group.total.a_seconds, group.total.b_seconds)]
@@ -33,6 +34,8 @@ def draw(diagnosis: Diagnosis) -> Markup:
         scale=numbers.scale_for("s", *largest),
         figure=embedded(figures.kernels(tuple(group.total for group in groups), side)),
         difference=_difference,
+        roles=diagnosis.roles,
+        role_scale=roles,
     )
 
 

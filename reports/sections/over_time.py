@@ -1,0 +1,65 @@
+"""Lines: the scheduler and the device over time, and how latencies are distributed; each with its numbers below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from profiler.model.diagnosis import Curve, Diagnosis
+from profiler.reports import figures, numbers
+from profiler.reports.breakdown import names
+from profiler.reports.page import Section, embedded, fragment
+
+_OVER_TIME: Final = ("sequences", "queue", "cache", "clock")
+_LATENCIES: Final = ("ttft", "tpot", "e2e")
+_ROWS: Final = 12
+
+
+def draw_time(diagnosis: Diagnosis) -> Markup:
+    """Batch, queue, cache and clock of both runs; empty where no file carries them."""
+    return _draw(diagnosis, _OVER_TIME)
+
+
+def draw_latency(diagnosis: Diagnosis) -> Markup:
+    """TTFT, TPOT and end-to-end latency by the share of requests; empty without single requests."""
+    return _draw(diagnosis, _LATENCIES)
+
+
+OVER_TIME: Final = Section("over-time", "Over time", draw_time)
+LATENCY: Final = Section("latency", "Latencies", draw_latency)
+
+
+def _draw(diagnosis: Diagnosis, topics: tuple[str, ...]) -> Markup:
+    side = names(diagnosis)
+    panels = []
+    for topic in topics:
+        curves = [curve for curve in diagnosis.curves if curve.topic == topic]
+        if curves:
+            panels.append(_panel(topic, curves, side))
+    return fragment("curves.html.j2", panels=panels) if panels else Markup("")
+
+
+def _panel(topic: str, curves: Sequence[Curve], side: tuple[str, str]) -> dict[str, Any]:
+    first = curves[0]
+    named = [(side[0] if curve.run == "a" else side[1], curve) for curve in curves]
+    return {
+        "id": f"curve-{topic}",
+        "title": first.title[0].upper() + first.title[1:],
+        "figure": embedded(figures.lines(named)),
+        "described": f"{first.title} of {' and '.join(name for name, _ in named)}. The numbers are in the table below.",
+        "columns": [
+            f"{name}: {'share of requests' if curve.x_unit == 'fraction' else 'at'}, {curve.title}"
+            for name, curve in named
+        ],
+        "rows": [[_cell(curve, index) for _, curve in named] for index in range(_ROWS)],
+        "sources": "; ".join(dict.fromkeys(curve.source for curve in curves)),
+    }
+
+
+def _cell(curve: Curve, index: int) -> str:
+    """One of a few evenly spaced points of the line."""
+    at = round(index * (len(curve.x) - 1) / (_ROWS - 1))
+    where = numbers.percent(curve.x[at]) if curve.x_unit == "fraction" else numbers.quantity(curve.x[at], curve.x_unit)
+    return f"{where}: {numbers.quantity(curve.y[at], curve.y_unit)}"

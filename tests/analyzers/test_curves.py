@@ -1,0 +1,41 @@
+"""The lines of a report: what they hold is what the files hold, in few points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from profiler.analyzers.curves import POINTS, curves_of, role_rows
+from profiler.analyzers.gap.measured import measure
+from profiler.analyzers.metrics import samples
+from tests.conftest import Lab
+
+
+def test_lines_of_a_run(lab: Lab) -> None:
+    run = lab("few-sequences").b
+    measured = measure(run, run.benches[-1])
+    curves = {curve.topic: curve for curve in curves_of(measured, "b")}
+    assert {"sequences", "cache", "clock", "ttft", "tpot", "e2e"} <= set(curves)
+    for curve in curves.values():
+        assert curve.run == "b"
+        assert len(curve.x) == len(curve.y) <= POINTS
+        assert list(curve.x) == sorted(curve.x)
+        assert np.isfinite(curve.y).all()
+    # The sequence limit of this run is 16.
+    assert max(curves["sequences"].y) <= 16
+    assert max(curves["sequences"].y) > 15
+    assert run.benches[-1].requests is not None
+    ttft = samples(run.benches[-1].requests, "ttft")
+    assert curves["ttft"].y[49] == pytest.approx(float(np.median(ttft)))
+
+
+def test_roles_of_both_runs(lab: Lab) -> None:
+    pair = lab("slow-attention")
+    a, b = (measure(run, run.benches[-1]).traced for run in (pair.a, pair.b))
+    rows = {row.role: row for row in role_rows(a, b)}
+    attention = rows["attention"]
+    assert attention.a_seconds is not None
+    assert attention.b_seconds is not None
+    assert attention.b_seconds > 1.5 * attention.a_seconds
+    assert role_rows(None, None) == ()
+    assert all(row.a_seconds is None for row in role_rows(None, b))
