@@ -74,12 +74,19 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
         # A call that began before the gap and took effect in it fills all of it.
         called = min(max(int(launch[i]), start), end)
         pieces.between(phases, thread, start, called, end, (int(owner[i]), int(after[i])))
-    whole = cause != _HOST
+    whole = np.flatnonzero(cause != _HOST)
+    length = (swept.gap_end - swept.gap_start)[whole].astype(np.float64)
+    # A late launch also waits for what every kernel waits for: the device's own pause between two of them.
+    pause = float(np.median(length[cause[whole] == _DEVICE])) if (cause[whole] == _DEVICE).any() else 0.0
+    late_rows = np.flatnonzero(cause[whole] == _LAUNCH)
+    paused = np.minimum(length[late_rows], pause)
+    length[late_rows] -= paused
+    step = np.where(cause == _OUTSIDE, -1, owner)[whole]
     return pieces.done(
-        (swept.gap_end - swept.gap_start)[whole].astype(np.float64),
-        cause[whole],
-        np.where(cause == _OUTSIDE, -1, owner)[whole],
-        after[whole],
+        np.concatenate([length, paused]),
+        np.concatenate([cause[whole], np.full(len(late_rows), _DEVICE)]),
+        np.concatenate([step, step[late_rows]]),
+        np.concatenate([after[whole], after[whole][late_rows]]),
     )
 
 
