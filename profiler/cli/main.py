@@ -85,9 +85,9 @@ def cli(context: click.Context) -> None:
 
 
 def _register() -> None:
-    from profiler.cli import demo, diagnose, doctor, inspect, schema
+    from profiler.cli import bench, demo, diagnose, doctor, inspect, schema
 
-    for module in (demo, inspect, diagnose, doctor, schema):
+    for module in (demo, inspect, diagnose, bench, doctor, schema):
         cli.add_command(module.command)
 
 
