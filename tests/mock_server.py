@@ -64,23 +64,26 @@ class MockServer:
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client: requests until it hangs up."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                first, *lines = head.split("\r\n")
-                headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines if line)}
-                body = await reader.readexactly(int(headers.get("content-length", "0")))
-                method, path, _ = first.split(" ")
-                if self.script.needs_key and headers.get("authorization") != f"Bearer {self.script.needs_key}":
-                    self._plain(writer, 401, {"error": {"message": "no entry"}})
-                elif method == "GET":
-                    self._get(writer, path)
-                else:
-                    await self._post(writer, path, headers, body)
-                await writer.drain()
-                if self.script.close_idle and method == "POST":
-                    break
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                while True:
+                    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                    first, *lines = head.split("\r\n")
+                    headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines if line)}
+                    body = await reader.readexactly(int(headers.get("content-length", "0")))
+                    method, path, _ = first.split(" ")
+                    if self.script.needs_key and headers.get("authorization") != f"Bearer {self.script.needs_key}":
+                        self._plain(writer, 401, {"error": {"message": "no entry"}})
+                    elif method == "GET":
+                        self._get(writer, path)
+                    else:
+                        await self._post(writer, path, headers, body)
+                    await writer.drain()
+                    if self.script.close_idle and method == "POST":
+                        break
+            writer.close()
+        except asyncio.CancelledError:
+            writer.transport.abort()
 
     def _get(self, writer: asyncio.StreamWriter, path: str) -> None:
         if path == "/truth":
@@ -208,6 +211,7 @@ def serving(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[MockS
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0.01)  # for the transports to close their sockets
 
     def thread() -> None:
         loop.run_until_complete(run())

@@ -149,6 +149,7 @@ class Pool:
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, keep: float = 2.0) -> None:
         self._host, self._port, self._tls, self._keep = host, port, tls, int(keep * 1e9)
         self._idle: list[Connection] = []
+        self._address: str | None = None
 
     async def take(self, fresh: bool = False) -> tuple[Connection, bool]:
         """(a connection, whether it was used before). Raises Failure where none can be made."""
@@ -158,10 +159,16 @@ class Pool:
                 return connection, True
             connection.close()
         loop = asyncio.get_running_loop()
+        name = None if self._tls is None else self._host
         try:
-            _, made = await loop.create_connection(Connection, self._host, self._port, ssl=self._tls)
+            _, made = await loop.create_connection(
+                Connection, self._address or self._host, self._port, ssl=self._tls, server_hostname=name
+            )
         except (OSError, ssl.SSLError) as error:
             raise Failure("connect", f"no connection: {error.strerror or error}") from error
+        if self._address is None and made.transport is not None:
+            # Looked up once: a request's time must not hold the resolver's.
+            self._address = made.transport.get_extra_info("peername")[0]
         return made, False
 
     def give_back(self, connection: Connection) -> None:

@@ -99,5 +99,5 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     cpu: float
 
 
-Order = Job | Sent | End | Go
+Instruction = Job | Sent | End | Go
 Report = Ready | Record | Done

@@ -223,6 +223,7 @@ class _Writer:
         if record.error is not None:
             line = msgspec.json.encode(msgspec.structs.replace(record, error=redact_text(record.error))) + b"\n"
         self._out.write(line)
+        self._out.flush()  # what was measured is kept even if this process is killed
         if record.phase == "load":
             self._answered += 1
             self._progress(self._head.point.label, self._answered, self._head.requests)

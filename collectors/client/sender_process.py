@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from profiler.collectors.client.connection import Pool
-from profiler.collectors.client.job import Done, End, Go, Job, Order, Ready, Report, Sent
+from profiler.collectors.client.job import Done, End, Go, Instruction, Job, Ready, Report, Sent
 from profiler.collectors.client.sending import Sender
 
 TICK: Final = 0.01
@@ -99,7 +99,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    decoder = msgspec.json.Decoder(Order)
+    decoder = msgspec.json.Decoder(Instruction)
     job: Job | None = None
     requests: list[Sent] = []
     for line in sys.stdin.buffer:

@@ -125,12 +125,11 @@ def ask(target: Target, engines: Sequence[Engine]) -> Server:
 
 def endpoint_of(engine: Engine | None, name: str | None) -> Endpoint:
     """The endpoint as the engine spells it; a server that is not known gets OpenAI's own fields. Raises UsageError."""
-    offered = endpoints() if engine is None else engine.endpoints
+    offered = endpoints() if engine is None or not engine.endpoints else engine.endpoints
     found = next((one for one in offered if name is None or one.name == name), None)
     if found is None:
         who = "a server that is not known" if engine is None else engine.title
-        known = ", ".join(one.name for one in offered) or "none"
-        raise UsageError(f"--endpoint {name}: {who} has {known}")
+        raise UsageError(f"--endpoint {name}: {who} has {', '.join(one.name for one in offered)}")
     return found
 
 

@@ -29,8 +29,8 @@ from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.run import Reading
 
-_HEAD: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\{"type":"load","schema":"profiler\.load/')
-_PLAN: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\{"schema":"profiler\.plan/')
+_HEAD: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"type"\s*:\s*"load"\s*,\s*"schema"\s*:\s*"profiler\.load/')
+_PLAN: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"profiler\.plan/')
 # Lag of the client, in seconds and against the median TTFT, from which on it shows in the numbers.
 LAG: Final = (0.005, 0.1)
 # A share of one core from which on a process queues its own work.

@@ -164,7 +164,8 @@ def command(
         state.err.print(Text(f"note: {plain(text)}", "yellow"), soft_wrap=True)
     if not state.quiet:
         state.err.print(Text(f"written: {plain(str(out))}"), soft_wrap=True)
-    return EXIT_INCOMPLETE if carried.stopped is not None else 0
+    served = all(bench.completed for bench in run.benches if _ours(bench.path))
+    return EXIT_INCOMPLETE if carried.stopped is not None or not served else 0
 
 
 def _ours(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -169,13 +170,12 @@ def test_a_sweep_is_one_result_a_point(tmp_path: Path) -> None:
         carried, run = sent(mock, tmp_path, replace(CLOSED, concurrencies=(1, 3)))
     assert carried.stopped is None
     assert [(bench.max_concurrency, bench.completed) for bench in run.benches] == [(1, 12), (3, 12)]
-    assert [record.format for record in run.files] == ["profiler_bench", "profiler_bench", "profiler_plan", "manifest"]
-    assert sorted({record.read for record in run.files}) == [False, True]
+    assert [record.format for record in run.files] == ["manifest", "profiler_bench", "profiler_bench", "profiler_plan"]
 
 
 def test_a_duration_ends_a_closed_loop_and_says_what_was_left(tmp_path: Path) -> None:
     with serving(Script(ttft=0.05)) as mock:
-        _, run = sent(mock, tmp_path, replace(CLOSED, requests=100_000 // 100, duration=0.3))
+        _, run = sent(mock, tmp_path, replace(CLOSED, requests=1000, duration=0.3))
     (bench,) = run.benches
     assert 4 <= bench.completed < 1000 and bench.failed == 0
     assert any("the time was over" in problem.detail for problem in run.problems)
@@ -326,8 +326,9 @@ def test_a_senders_command_line_and_environment_hold_no_header(tmp_path: Path) -
 
         def look(label: str, answered: int, planned: int) -> None:
             for process in Path("/proc").glob("[0-9]*/stat"):
-                if process.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
-                    seen.extend((process.parent / name).read_bytes() for name in ("cmdline", "environ"))
+                with contextlib.suppress(OSError):  # it may just have ended
+                    if process.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
+                        seen.extend((process.parent / name).read_bytes() for name in ("cmdline", "environ"))
 
         send_load(Order(target, tmp_path / "run", CLOSED), registry.engines(), look)
     assert any(b"sender_process" in text for text in seen)
