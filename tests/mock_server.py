@@ -34,6 +34,7 @@ class Script:
     after: int = 0
     only: int | None = None  # trouble for this request of the load alone
     owner: str = "somebody"
+    always: bool = False  # trouble in the warm-up too
     close_idle: bool = False
     needs_key: str = ""
 
@@ -104,7 +105,8 @@ class MockServer:
         self.seen.append(seen)
         script = self.script
         mine = headers.get("x-request-id", "")
-        if not mine.startswith("profiler-load-") or script.only not in (None, int(mine.rpartition("-")[2])):
+        whose = ("profiler-load-", "profiler-warmup-") if script.always else ("profiler-load-",)
+        if not mine.startswith(whose) or script.only not in (None, int(mine.rpartition("-")[2])):
             script = replace(script, trouble="")
         if script.trouble == "status":
             return self._plain(writer, 503, {"error": {"message": "too many requests, Bearer PLANTED-SECRET"}})

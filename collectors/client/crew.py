@@ -31,6 +31,7 @@ class Crew:
         self.done: list[Done] = []
         self.stopped: Stopped | None = None
         self._silent = 0
+        self._warmed: set[bool] = set()
         self._lost = asyncio.Event()
 
     async def run(self, jobs: Sequence[Job], requests: Sequence[Iterable[Sent]]) -> None:
@@ -72,7 +73,12 @@ class Crew:
         gate = asyncio.create_task(_pass(ready))
         # A process that ends before it is ready never reaches the barrier.
         await asyncio.wait({gate, *readers}, return_when=asyncio.FIRST_COMPLETED)
-        if gate.done():
+        if gate.done() and self._warmed == {False}:
+            # Nothing that is sent like this succeeds: the load would tell nothing more.
+            self.stopped = "warm-up failed"
+            for process in processes:
+                _close(process)
+        elif gate.done():
             origin = time.monotonic_ns() + HEAD_START
             self._on_go(origin)
             for process in processes:
@@ -91,6 +97,8 @@ class Crew:
             report = decoder.decode(line)
             if isinstance(report, Record):
                 self._silent = self._silent + 1 if report.kind in TRANSPORT else 0
+                if report.phase == "warmup":
+                    self._warmed.add(report.ok)
                 if self._silent >= LOST_AFTER:
                     self._lost.set()
                 self._on_record(report, line)

@@ -16,7 +16,7 @@ from profiler.collectors.client.plan import Point
 SCHEMA: Final = "profiler.load/1"
 TOOL: Final = "profiler bench"
 
-Stopped = Literal["interrupted", "server lost", "client failed"]
+Stopped = Literal["interrupted", "server lost", "warm-up failed", "client failed"]
 
 
 class LoadHead(msgspec.Struct, frozen=True, tag="load"):

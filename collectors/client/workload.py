@@ -21,6 +21,9 @@ from profiler.collectors.client.plan import SCHEMA, Form, Head, Phase, Plan, Poi
 from profiler.errors import UsageError
 
 REQUESTS: Final = 200
+# Of a closed loop that has a duration: nobody knows how many fit, and a plan has to have an end.
+A_SECOND_AND_PLACE: Final = 4
+MOST_GUESSED: Final = 100_000
 # An open loop of a given duration has no other bound.
 MOST_REQUESTS: Final = 1_000_000
 WARMUP_LENGTHS: Final = (128, 32)
@@ -104,8 +107,11 @@ def _with_rate(point: Point, load: Sequence[Request]) -> Point:
 
 def _dues(work: Workload, index: int, point: Point) -> Iterator[int | None]:
     """Due times until the duration ends, or endless None in a closed loop; never more than the bound on requests."""
-    most = work.requests or (REQUESTS if point.duration is None or point.rate is None else MOST_REQUESTS)
+    most = work.requests or (REQUESTS if point.duration is None else MOST_REQUESTS)
     if point.rate is None:
+        if work.requests is None and point.duration is not None:
+            guess = int((point.concurrency or 1) * point.duration * A_SECOND_AND_PLACE)
+            most = min(max(guess, REQUESTS), MOST_GUESSED)
         yield from (None for _ in range(most))
         return
     stream = Random(f"{work.seed}/arrivals/{index}")
@@ -141,7 +147,7 @@ def _warmup(work: Workload, index: int) -> Iterator[Request]:
 def _taken(work: Workload, recorded: bool) -> tuple[str, list[Row], tuple[str, ...]]:
     """As many usable rows as all points together may need."""
     assert work.dataset is not None
-    timed = recorded or (work.duration is not None and work.rates)
+    timed = recorded or work.duration is not None
     points = max(len(work.rates), len(work.concurrencies), 1)
     most = (work.requests or (MOST_REQUESTS if timed else REQUESTS)) * points
     found: list[Row] = []

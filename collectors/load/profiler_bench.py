@@ -82,13 +82,14 @@ class ProfilerBench:
             problems.append(Problem(source.name, "error", detail, f"line {strange[0]}", len(strange)))
         load = sorted((one for one in records if one.phase == "load"), key=lambda one: one.i)
         if not load:
-            detail = f"no request of the load was answered ({len(records)} of the warm-up were)"
+            detail = f"no request of the load was sent ({len(records)} of the warm-up were)"
             problems.append(Problem(source.name, "warning", detail))
-            return Reading(facts=_facts(head, source.name), problems=(*problems, *_ending(head, end, source.name)))
+            problems += [*_kinds(records, source.name), *_ending(head, end, source.name)]
+            return Reading(facts=_facts(head, source.name), problems=tuple(problems))
         rows = [_row(one, zero) for one in load]
         problems += failures(source.name, rows)
         problems += _kinds(load, source.name)
-        problems += _ending(head, end, source.name)
+        problems += [*_ending(head, end, source.name), *_exhausted(head, load, end, source.name)]
         problems += _counting(load, source.name)
         metadata, warned = _lag(head, load, end, source.name)
         return Reading(
@@ -185,6 +186,20 @@ def _ending(head: LoadHead, end: LoadEnd | None, path: str) -> list[Problem]:
     return []
 
 
+def _exhausted(head: LoadHead, load: Sequence[Record], end: LoadEnd | None, path: str) -> list[Problem]:
+    """A closed loop whose plan was sent before its time was over."""
+    asked = head.point.duration
+    if asked is None or head.point.rate is not None or end is None or end.stopped is not None:
+        return []
+    lasted = max(one.sent for one in load) / 1e9
+    if len(load) < head.requests or lasted >= asked:
+        return []
+    detail = (
+        f"all {head.requests} planned requests were sent after {lasted:.1f} s of {asked:g} s: plan more (--requests)"
+    )
+    return [Problem(path, "warning", detail)]
+
+
 def _counting(load: Sequence[Record], path: str) -> list[Problem]:
     guessed = sum(record.ok and record.counted == "chunks" for record in load)
     if not guessed:
@@ -223,7 +238,8 @@ def _lag(
     if cpu > BUSY:
         reasons.append(f"a process used {cpu:.0%} of a core")
     if reasons:
-        how = "use more --processes, or a machine that nothing else runs on"
+        # A process that waits without being busy is kept off its core by others; more of them would wait as well.
+        how = "use more --processes" if cpu > BUSY / 2 else "give the client a core, or a machine, of its own"
         detail = f"the client did not keep up: {', '.join(reasons)}; its lag is part of the times measured here: {how}"
         problems.append(Problem(path, "warning", detail))
     return metadata, problems

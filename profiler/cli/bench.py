@@ -158,13 +158,15 @@ def command(
     with _progress(state) as report:
         carried = load.send_load(order, registry.engines(), report)
     run = read_run(out, state, required=False)
-    state.out.print(load_table([bench for bench in run.benches if _ours(bench.path)]))
+    benches = [bench for bench in run.benches if _ours(bench.path)]
+    if benches:
+        state.out.print(load_table(benches))
     said = [p.detail for p in run.problems if _ours(p.file) and (p.severity != "info" or state.verbose)]
     for text in (*carried.notes, *said):
         state.err.print(Text(f"note: {plain(text)}", "yellow"), soft_wrap=True)
     if not state.quiet:
         state.err.print(Text(f"written: {plain(str(out))}"), soft_wrap=True)
-    served = all(bench.completed for bench in run.benches if _ours(bench.path))
+    served = all(bench.completed for bench in benches)
     return EXIT_INCOMPLETE if carried.stopped is not None or not served else 0
 
 

@@ -240,6 +240,14 @@ def test_a_lost_server_ends_the_load_and_leaves_a_run(tmp_path: Path) -> None:
     assert len(list((tmp_path / "load").glob("0*"))) == 1  # no second point
 
 
+def test_a_load_whose_warm_up_fails_is_not_sent(tmp_path: Path) -> None:
+    with serving(Script(trouble="error", always=True)) as mock:
+        carried, run = sent(mock, tmp_path)
+        assert mock.of_load() == []
+    assert carried.stopped == "warm-up failed" and run.benches == ()
+    assert "stream: out of memory" in warnings(run) and "12 of 12 requests were not sent" in warnings(run)
+
+
 def test_nothing_is_written_where_nothing_answers(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -197,6 +197,7 @@ def test_durations_and_requests_bound_a_load() -> None:
     assert max(one.due or 0 for one in timed.of(0, "load")) < 30 * SECOND
     assert len(make_plan(Workload(rates=(10.0,), duration=30.0, requests=5))[0].of(0, "load")) == 5
     assert len(make_plan(Workload(concurrencies=(2,)))[0].of(0, "load")) == 200
+    assert len(make_plan(Workload(concurrencies=(32,), duration=10.0))[0].of(0, "load")) == 32 * 10 * 4
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,8 @@ def test_a_client_that_could_not_keep_up_is_told(
     lines = [{"i": i, "due": i * MS, "sent": (i + late) * MS} for i in range(20)]
     reading = load([*lines, {"type": "end", "senders": [done]}], tmp_path, read)
     assert says in warned(reading) and ("did not keep up" in warned(reading)) == bool(says)
+    assert ("more --processes" in warned(reading)) == (done["cpu"] > 0.9)
+    assert ("a core, or a machine, of its own" in warned(reading)) == (bool(says) and done["cpu"] < 0.3)
 
 
 def test_lateness_by_a_limit_in_flight_is_no_fault_of_the_client(tmp_path: Path, read: Read) -> None:
@@ -114,6 +116,14 @@ def test_lateness_by_a_limit_in_flight_is_no_fault_of_the_client(tmp_path: Path,
     said = warned(load(lines, tmp_path, read, concurrency=1))
     assert "the limit of 1 in flight held requests back" in said and "mean 1.050 s" in said
     assert "did not keep up" not in said
+
+
+def test_a_plan_that_ended_before_its_time_is_told(tmp_path: Path, read: Read) -> None:
+    lines = [{"i": i, "sent": i * MS} for i in range(20)]
+    said = warned(load(lines, tmp_path, read, rate=None, concurrency=2, duration=30.0))
+    assert "all 20 planned requests were sent after 0.0 s of 30 s" in said
+    assert "planned requests" not in warned(load(lines, tmp_path, read, rate=None, concurrency=2, duration=0.01))
+    assert "planned requests" not in warned(load(lines, tmp_path, read, duration=30.0))
 
 
 def test_failures_are_told_by_kind(tmp_path: Path, read: Read) -> None:
@@ -127,7 +137,7 @@ def test_failures_are_told_by_kind(tmp_path: Path, read: Read) -> None:
 
 def test_a_warm_up_alone_is_no_result(tmp_path: Path, read: Read) -> None:
     reading = load([{"i": 0, "sent": 0, "phase": "warmup"}, {"type": "end", "stopped": "server lost"}], tmp_path, read)
-    assert reading.benches == () and "no request of the load was answered" in warned(reading)
+    assert reading.benches == () and "no request of the load was sent" in warned(reading)
     assert "server lost" in warned(reading)
 
 
