@@ -35,6 +35,7 @@ class Script:
     only: int | None = None  # trouble for this request of the load alone
     owner: str = "somebody"
     always: bool = False  # trouble in the warm-up too
+    gather: int = 0  # nothing is answered until so many requests of the load are there
     close_idle: bool = False
     needs_key: str = ""
 
@@ -135,6 +136,8 @@ class MockServer:
             send(b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n')
         made, chunks, text = 0, 0, ""
         running = script.usage == "running"
+        while len(self.of_load()) < script.gather and not writer.is_closing():
+            await asyncio.sleep(0.005)
         while made < wanted and script.trouble != "empty":
             await _until(seen.arrived, script.ttft + chunks * script.itl * script.pack)
             if writer.is_closing():

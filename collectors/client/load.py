@@ -19,7 +19,7 @@ from profiler.collectors.client.plan import Phase, Plan, digest, encode, read_pl
 from profiler.collectors.client.result import SCHEMA, LoadEnd, LoadHead, Stopped, Zero
 from profiler.collectors.client.target import Server, Target, ask, endpoint_of
 from profiler.collectors.client.workload import Workload, make_plan
-from profiler.collectors.redaction import redact_command, redact_text
+from profiler.collectors.redaction import redact, redact_command, redact_text
 from profiler.errors import UsageError
 from profiler.model.extension import Endpoint, Engine
 
@@ -127,6 +127,7 @@ def _head(order: Order, plan: Plan, server: Server, endpoint: Endpoint, sha: str
         processes=order.processes,
         ignore_eos=order.ignore_eos and endpoint.ignore_eos is not None,
         timeout=order.timeout,
+        extra={str(key): redact(value, str(key)) for key, value in order.extra_body.items()},
     )
 
 

@@ -20,7 +20,8 @@ Stopped = Literal["interrupted", "server lost", "warm-up failed", "client failed
 
 
 class LoadHead(msgspec.Struct, frozen=True, tag="load"):
-    """What was sent, where and how. ``plan`` is the plan's SHA-256; ``index`` counts the points of a sweep."""
+    """What was sent, where and how. ``plan`` is the plan's SHA-256; ``index`` counts the points of a sweep; ``extra``
+    holds the fields that were added to every body, without their secrets."""
 
     schema: str
     version: str
@@ -38,6 +39,7 @@ class LoadHead(msgspec.Struct, frozen=True, tag="load"):
     processes: int
     ignore_eos: bool
     timeout: float
+    extra: dict[str, object] = {}
 
 
 class Zero(msgspec.Struct, frozen=True, tag="zero"):

@@ -21,7 +21,7 @@ from profiler.collectors.client.job import Record
 from profiler.collectors.client.result import TOOL, Line, LoadEnd, LoadHead, Zero
 from profiler.collectors.json_text import decode
 from profiler.collectors.load.request_rows import Row, failures, span_of, table_of, totals
-from profiler.collectors.redaction import redact_text
+from profiler.collectors.redaction import redact, redact_text
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.fact import Fact
@@ -147,6 +147,7 @@ def _facts(head: LoadHead, path: str) -> dict[str, Fact[object]]:
         "workload.endpoint": head.endpoint,
         "workload.prompts": head.prompts,
         "workload.ignore_eos": head.ignore_eos,
+        "workload.extra_body": redact(head.extra) or None,
     }
     return {
         key: Fact(redact_text(value) if isinstance(value, str) else value, f"{path}: head", key == "engine.name")
