@@ -136,7 +136,7 @@ class MockServer:
             send(b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n')
         made, chunks, text = 0, 0, ""
         running = script.usage == "running"
-        while len(self.of_load()) < script.gather and not writer.is_closing():
+        while script.gather and len(self.of_load()) < script.gather and not writer.is_closing():
             await asyncio.sleep(0.005)
         while made < wanted and script.trouble != "empty":
             await _until(seen.arrived, script.ttft + chunks * script.itl * script.pack)

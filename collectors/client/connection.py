@@ -35,7 +35,7 @@ class Exchange:
         self.first_byte: int | None = None
         self.end: int | None = None
         self.refusal = b""
-        self.streams = False
+        self.streams = True  # unless a header says otherwise
         self.sized = False
         self.complete = False
 
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
             exchange.first_byte = self._now
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(Failure("protocol", f"no HTTP answer: {error}"))
             self.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -20,12 +21,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import profiler
 from profiler import registry
 from profiler.analyzers.goodput import goodput
 from profiler.analyzers.metrics import metrics_of
 from profiler.collectors.client.answer import Answer, Places, Reader
+from profiler.collectors.client.connection import Connection, Exchange, Failure, outcome
 from profiler.collectors.client.crew import LOST_AFTER
 from profiler.collectors.client.lengths import parse_lengths
 from profiler.collectors.client.load import Carried, Order, send_load
@@ -428,6 +432,58 @@ def test_events_that_are_none(data: bytes) -> None:
     answer = Answer(Reader(PLACES))
     answer.feed(data, 1)
     assert answer.chunks == [] and answer.strange <= 1
+
+
+class Wire:
+    """What a connection writes to, where there is no socket."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert data
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(STREAM)
+ANSWERS = (
+    HEAD + STREAM,
+    b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + STREAM,
+    b"HTTP/1.1 500 Oops\r\ncontent-length: 2\r\n\r\nno",
+    b"HTTP/1.0 200 OK\r\n\r\n" + STREAM,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    answer=st.sampled_from(ANSWERS),
+    at=st.integers(0, 400),
+    noise=st.binary(max_size=8),
+    size=st.integers(1, 80),
+)
+def test_whatever_a_server_sends_ends_in_one_outcome(answer: bytes, at: int, noise: bytes, size: int) -> None:
+    at %= len(answer)
+    data = answer[:at] + noise + answer[at + len(noise) :]
+    loop = asyncio.new_event_loop()
+    try:
+        exchange = Exchange(Answer(Reader(PLACES)), loop.create_future())
+        connection = Connection()
+        connection.transport = Wire()  # type: ignore[assignment]
+        connection.start(b"POST", exchange)
+        for begin in range(0, len(data), size):
+            connection.data_received(data[begin : begin + size])
+        connection.connection_lost(None)
+        assert exchange.done.done() and exchange.end is not None
+        error = exchange.done.exception()
+        failure = outcome(exchange) if error is None else error
+        assert failure is None or (isinstance(failure, Failure) and failure.kind and failure.detail)
+        if not noise:
+            assert (failure is None) == (answer not in (ANSWERS[1], ANSWERS[3]))
+    finally:
+        loop.close()
 
 
 def test_the_corpus_of_recorded_streams(corpus: Path) -> None:
