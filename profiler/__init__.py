@@ -1,6 +1,7 @@
 """Why is this LLM serving engine faster than that one, and what do I turn to close the gap?
 
-``diagnose(a, b)`` opens two runs and returns the result document; ``open_run(path)`` opens one.
+``diagnose(a, b)`` opens two runs and returns the result document; ``open_run(path)`` opens one; ``bench(url, out)``
+sends a load and leaves one.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from profiler.model.diagnosis import Diagnosis
     from profiler.model.run import Run
 
-__all__ = ["__version__", "diagnose", "open_run"]
+__all__ = ["__version__", "bench", "diagnose", "open_run"]
 __version__ = "0.1.0"
 
 
@@ -33,3 +36,61 @@ def diagnose(a: str | Path, b: str | Path) -> Diagnosis:
     from profiler.analyzers import diagnosis
 
     return diagnosis.diagnose(open_run(a), open_run(b), engines=registry.engines())
+
+
+def bench(
+    url: str,
+    out: str | Path,
+    *,
+    rate: Sequence[float] = (),
+    concurrency: Sequence[int] = (),
+    requests: int | None = None,
+    duration: float | None = None,
+    warmup: int = 10,
+    input_tokens: str = "512",
+    output_tokens: str | None = None,
+    shared_prefix: tuple[int, int] | None = None,
+    dataset: str | Path | None = None,
+    seed: int = 0,
+    endpoint: str = "completions",
+    plan: str | Path | None = None,
+    headers: Mapping[str, str] | None = None,
+    processes: int = 1,
+) -> Run:
+    """Send a load as ``profiler bench`` does and open the run that it leaves in ``out``.
+
+    ``rate`` are requests/s of an open loop, ``concurrency`` requests in flight of a closed one; several are a sweep.
+    ``duration`` is seconds; lengths are written as for the command; ``shared_prefix`` is (groups, tokens). ``headers``
+    are sent and never recorded. Not to be called while an event loop runs in this thread. Raises
+    ``profiler.errors.ProfilerError`` before the first request where something is wrong.
+    """
+    from profiler import registry
+    from profiler.collectors.client import load
+    from profiler.collectors.client.lengths import parse_lengths
+    from profiler.collectors.client.target import parse_target
+    from profiler.collectors.client.workload import Workload
+
+    work = Workload(
+        rates=rate,
+        concurrencies=concurrency,
+        requests=requests,
+        duration=duration,
+        warmup=warmup,
+        input=parse_lengths(input_tokens),
+        output=None if output_tokens is None else parse_lengths(output_tokens),
+        shared_prefix=shared_prefix,
+        dataset=None if dataset is None else Path(dataset),
+        seed=seed,
+        form="text" if endpoint == "chat" else "ids",
+    )
+    order = load.Order(
+        target=parse_target(url, tuple((headers or {}).items())),
+        out=Path(out),
+        work=work,
+        plan=None if plan is None else Path(plan),
+        endpoint=endpoint,
+        processes=processes,
+        version=__version__,
+    )
+    load.send_load(order, registry.engines())
+    return open_run(out)

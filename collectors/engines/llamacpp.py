@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
-from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.extension import Endpoint, Engine, Knob, LogStep
 from profiler.model.steps import StepLabel
 
 METRICS: Final = {
@@ -77,6 +78,22 @@ def log_event(line: str) -> str | None:
     return "request" if "prompt eval time" in line and _REQUEST.search(line) else None
 
 
+# ``/completion``, the server's own: unlike its OpenAI endpoints it counts tokens with every event.
+NATIVE: Final = Endpoint(
+    name="native",
+    path="/completion",
+    text="prompt",
+    ids="prompt",
+    limit="n_predict",
+    ignore_eos="ignore_eos",
+    fixed={"stream": True, "temperature": 0},
+    output=("content",),
+    input_tokens="tokens_evaluated",
+    output_tokens="tokens_predicted",
+    finish="stop_type",
+    running=True,
+)
+
 ENGINE: Final = Engine(
     name="llamacpp",
     title="llama.cpp",
@@ -89,4 +106,6 @@ ENGINE: Final = Engine(
     log_event=log_event,
     every_step_logged=False,
     knobs=KNOBS,
+    owner="llamacpp",
+    endpoints=(*endpoints(ignore_eos="ignore_eos"), NATIVE),
 )

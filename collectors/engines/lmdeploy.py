@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from profiler.collectors.clock import stamp
 from profiler.collectors.knob_values import from_fields
+from profiler.collectors.openai_api import endpoints
 from profiler.model.extension import Engine, Knob, LogStep
 from profiler.model.steps import StepLabel
 
@@ -103,4 +105,10 @@ ENGINE: Final = Engine(
     log_event=log_event,
     every_step_logged=False,
     knobs=KNOBS,
+    owner="lmdeploy",
+    endpoints=(
+        # Read off serve/openai/protocol.py: a list is a batch of texts, and only chat knows a least length.
+        replace(endpoints(ignore_eos="ignore_eos")[0], ids=None),
+        replace(endpoints(ignore_eos="ignore_eos")[1], least="min_new_tokens"),
+    ),
 )

@@ -13,9 +13,10 @@ from typing import Final
 from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
 from profiler.collectors.knob_values import from_fields, leaves
+from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed
-from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.extension import Endpoint, Engine, Knob, LogStep
 from profiler.model.steps import Phase, StepLabel
 
 METRICS: Final = {
@@ -287,6 +288,24 @@ def _number(text: str | None) -> float | None:
         return None
 
 
+# ``/generate``: the text is all of it so far (or what is new, by a server option); the counts come with every event.
+NATIVE: Final = Endpoint(
+    name="native",
+    path="/generate",
+    text="text",
+    ids="input_ids",
+    limit="sampling_params.max_new_tokens",
+    least="sampling_params.min_new_tokens",
+    ignore_eos="sampling_params.ignore_eos",
+    fixed={"stream": True, "sampling_params": {"temperature": 0}},
+    output=("text",),
+    input_tokens="meta_info.prompt_tokens",
+    output_tokens="meta_info.completion_tokens",
+    cached_tokens="meta_info.cached_tokens",
+    finish="meta_info.finish_reason.type",
+    running=True,
+)
+
 ENGINE: Final = Engine(
     name="sglang",
     title="SGLang",
@@ -307,4 +326,6 @@ ENGINE: Final = Engine(
     step_frame=r"sglang/srt/managers/tp_worker\.py\(\d+\): forward_batch_generation$",
     knobs=KNOBS,
     server_info=server_info,
+    owner="sglang",
+    endpoints=(*endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True), NATIVE),
 )

@@ -15,6 +15,7 @@ from typing import Final
 
 from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import count, mapping, number
+from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
 from profiler.collectors.step_annotations import phase
 from profiler.model.extension import Engine, Knob, LogStep, StepRecord
@@ -193,4 +194,6 @@ ENGINE: Final = Engine(
     every_step_logged=True,
     knobs=KNOBS,
     step_record=step_record,
+    owner="tensorrt_llm",
+    endpoints=endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True),
 )

@@ -14,6 +14,7 @@ from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import count, mapping, number
 from profiler.collectors.knob_values import from_fields, leaves, switch
+from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed, phase
 from profiler.model.extension import Engine, Knob, LogStep, StepRecord
@@ -364,4 +365,6 @@ ENGINE: Final = Engine(
     knobs=KNOBS,
     server_info=server_info,
     step_record=step_record,
+    owner="vllm",
+    endpoints=endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True),
 )

@@ -18,6 +18,7 @@ from profiler.collectors.load import (
     llmperf,
     lmdeploy_bench,
     mlperf,
+    profiler_bench,
     sglang_bench,
     trtllm_bench,
     vllm_bench,
@@ -25,6 +26,8 @@ from profiler.collectors.load import (
 from profiler.model.extension import Format
 
 FORMATS: Final[tuple[Format, ...]] = (
+    profiler_bench.FORMAT,
+    profiler_bench.PLAN_FORMAT,
     vllm_bench.FORMAT,
     sglang_bench.FORMAT,
     aiperf.FORMAT,

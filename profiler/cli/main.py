@@ -109,6 +109,20 @@ def cli(context: click.Context) -> None:
     context.ensure_object(State)
 
 
+COMMANDS: Final = (
+    "bench",
+    "demo",
+    "diagnose",
+    "doctor",
+    "flamegraph",
+    "inspect",
+    "recommend",
+    "schema",
+    "timeline",
+    "whatif",
+)
+
+
 def main() -> None:
     """Entry point of the console script; returns by ``sys.exit`` with the status that the contract names."""
     debug = "--debug" in sys.argv[1:]

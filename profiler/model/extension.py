@@ -107,6 +107,37 @@ class Knob:
 
 
 @dataclass(frozen=True)
+class Endpoint:
+    """A streaming endpoint of a server: how a request is spelled, and where an event of the answer holds what.
+
+    Places are keys joined by dots, a number being an index (``choices.0.text``). ``text``, ``ids`` and ``messages`` are
+    the places of a prompt in each form, None where the server takes no such form; ``limit``, ``least``, ``ignore_eos``
+    those of the output's bounds and of the switch that generates up to the limit, ``model`` that of the model's name.
+    ``fixed`` is sent with every request.
+    In an event, ``part`` is there wherever something was generated (None: always), ``output`` holds what was, the
+    counts are so far; ``running`` says that they come with every event, so that tokens of a chunk are known.
+    """
+
+    name: str
+    path: str
+    limit: str
+    fixed: Mapping[str, object]
+    output: tuple[str, ...]
+    input_tokens: str
+    output_tokens: str
+    text: str | None = None
+    ids: str | None = None
+    messages: str | None = None
+    model: str | None = None
+    least: str | None = None
+    ignore_eos: str | None = None
+    cached_tokens: str | None = None
+    part: str | None = None
+    finish: str | None = None
+    running: bool = False
+
+
+@dataclass(frozen=True)
 class Engine:
     """All that the product knows of one engine, as data and small functions; each engine is one file.
 
@@ -116,7 +147,8 @@ class Engine:
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
     keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
-    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step.
+    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step. ``owner`` is what its list of
+    models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default.
     """
 
     name: str
@@ -139,6 +171,8 @@ class Engine:
     knobs: tuple[Knob, ...] = ()
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
+    owner: str | None = None
+    endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True)
