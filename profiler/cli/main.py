@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
 # Each is a module of this package, imported when its command is asked for.
-COMMANDS: Final = ("demo", "diagnose", "doctor", "flamegraph", "inspect", "recommend", "schema", "timeline", "whatif")
+COMMANDS: Final = (
+    "bench",
+    "demo",
+    "diagnose",
+    "doctor",
+    "flamegraph",
+    "inspect",
+    "recommend",
+    "schema",
+    "timeline",
+    "whatif",
+)
 
 
 def _console(stderr: bool) -> Console:
@@ -107,20 +118,6 @@ def cli(context: click.Context) -> None:
     """
     # Options before the command's name are parsed before this runs, those behind it after.
     context.ensure_object(State)
-
-
-COMMANDS: Final = (
-    "bench",
-    "demo",
-    "diagnose",
-    "doctor",
-    "flamegraph",
-    "inspect",
-    "recommend",
-    "schema",
-    "timeline",
-    "whatif",
-)
 
 
 def main() -> None:
