@@ -22,7 +22,9 @@ def to_inspection_html(inspection: Inspection) -> str:
         Drawn("files", "Files", _files(inspection, cut)),
         Drawn("steps", "Steps", _steps(inspection)),
         Drawn("devices", "Devices", _devices(inspection, cut)),
+        Drawn("totals", "Totals", _totals(inspection, cut)),
         *_figures(inspection, cut),
+        Drawn("components", "Beside the engine", _components(inspection, cut)),
         Drawn("trust", "Completeness of the traces", _trust(inspection, cut)),
         Drawn("metrics", "Metrics", _metrics(inspection)),
         Drawn("problems", "Problems in the files", _problems(inspection, cut)),
@@ -92,6 +94,30 @@ def _devices(inspection: Inspection, cut: list[str]) -> Markup:
             shares = [s / busy for s in device.roles.values()]
             parts.append(_table(label, ["Role", "Time", "Of the busy time"], rows, cut, shares))
     return Markup("").join(parts)
+
+
+def _totals(inspection: Inspection, cut: list[str]) -> Markup:
+    """Summary tables of a tool: durations added up, so nothing in them is a share of time that passed."""
+    parts = []
+    for table in inspection.totals:
+        whole_time = table.seconds or float("nan")
+        rows = [
+            [name, numbers.quantity(seconds, "s"), numbers.percent(seconds / whole_time)]
+            for name, seconds in (*table.categories.items(), *table.largest.items())
+        ]
+        title = f"{table.what} in {table.source} ({table.tool})"
+        shares = [seconds / whole_time for seconds in (*table.categories.values(), *table.largest.values())]
+        parts.append(_table(title, ["Category or name", "Time added up", "Of the total"], rows, cut, shares))
+    return Markup("").join(parts)
+
+
+def _components(inspection: Inspection, cut: list[str]) -> Markup:
+    rows = [
+        [f"{component.title}: {question}", numbers.quantity(value, ""), component.source]
+        for component in inspection.components
+        for question, value in component.values.items()
+    ]
+    return _table("Beside the engine", ["Question", "Value", "Source"], rows, cut)
 
 
 def _figures(inspection: Inspection, cut: list[str]) -> list[Drawn]:

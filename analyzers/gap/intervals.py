@@ -22,7 +22,7 @@ from profiler.analyzers.gap.shape import Load
 from profiler.analyzers.metrics import samples, statistic
 from profiler.model.requests import BenchResult, Floats
 
-REPLICATES: Final = 80
+REPLICATES: Final = 40
 BLOCKS: Final = 16
 MOST_ALIKE: Final = 20
 SEED: Final = 20_261_130
