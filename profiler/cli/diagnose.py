@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     metavar="CONDITION",
     help="Exit with 1 where it holds for B against A: 'output_throughput < -3%', 'mean_ttft > 50ms'.",
 )
+@click.option("--anonymize", is_flag=True, help="Leave out paths, hosts, addresses and user names.")
 @click.option("--lang", type=click.Choice(["en"]), default="en", show_default=True, help="Language of the texts.")
 @common_options
 @pass_state
@@ -50,6 +51,7 @@ def command(
     json: Path | None,
     markdown: Path | None,
     gates: tuple[Gate, ...],
+    anonymize: bool,
     lang: str,
 ) -> int:
     """Explain why RUN_B differs from RUN_A, in rows that add up to the measured gap.
@@ -75,6 +77,10 @@ def command(
     documents = [
         _scored(document, (runs[0], opened[0]), other) for document, other in zip(documents, opened[1:], strict=True)
     ]
+    if anonymize:
+        from profiler.analyzers.anonymous import anonymized
+
+        documents = [anonymized(document) for document in documents]
     _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
     # Files first: a reader of the terminal page may leave early (head, less).
     for target, render in ((html, _html), (json, _json), (markdown, _markdown)):
