@@ -85,9 +85,9 @@ def cli(context: click.Context) -> None:
 
 
 def _register() -> None:
-    from profiler.cli import demo, diagnose, doctor, inspect, schema
+    from profiler.cli import demo, diagnose, doctor, inspect, record, schema
 
-    for module in (demo, inspect, diagnose, doctor, schema):
+    for module in (demo, inspect, diagnose, record, doctor, schema):
         cli.add_command(module.command)
 
 
