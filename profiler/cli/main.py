@@ -85,9 +85,9 @@ def cli(context: click.Context) -> None:
 
 
 def _register() -> None:
-    from profiler.cli import demo, diagnose, doctor, inspect, record, schema
+    from profiler.cli import demo, diagnose, doctor, inspect, record, schema, watch
 
-    for module in (demo, inspect, diagnose, record, doctor, schema):
+    for module in (demo, inspect, diagnose, record, watch, doctor, schema):
         cli.add_command(module.command)
 
 
