@@ -36,9 +36,13 @@ def placed(words: Sequence[str], run: Path, into: Path) -> list[str]:
 class Load:
     """A running command, in a group of its own so that an interrupt reaches it once, through ``end``."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], heard: bool = True) -> None:
+        # What the second pass prints is thrown away like its result.
+        output = None if heard else subprocess.DEVNULL
         try:
-            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
         except OSError as error:
             raise UsageError(f"the load can't be started: {words[0]}: {error.strerror}") from None
 

@@ -1,6 +1,7 @@
 """The processes behind a server's port on this machine, from /proc: which is which, which rank has which GPU.
 
-Nothing is sent to a process. Of its environment only the list of visible devices is read. Processes in another PID
+Nothing is sent to a process. Of its environment only the list of visible devices and
+our own variable are read. Processes in another PID
 namespace, or of another user, are not seen; what could not be told is None.
 """
 
@@ -16,6 +17,7 @@ from profiler.collectors.redaction import redact_command
 from profiler.model.live import ProcessRole
 
 LISTEN: Final = "0A"
+STEP_LOG: Final = "PROFILER_STEP_LOG"
 _DEVICE: Final = re.compile(r"/dev/nvidia(\d+)$|/dev/dri/renderD(\d+)$")
 _RENDER_BASE: Final = 128
 
@@ -23,7 +25,8 @@ _RENDER_BASE: Final = 128
 @dataclass(frozen=True)
 class Process:
     """One process. ``command`` is redacted; where a program replaced its title that is all there is of it. ``gpus``
-    are those whose device files it has open or that the driver names, None where nothing tells."""
+    are those whose device files it has open or that the driver names, None where nothing tells. ``step_log`` is the
+    file that its environment tells our stat logger to write."""
 
     pid: int
     parent: int
@@ -33,6 +36,7 @@ class Process:
     host: bool = False
     gpus: tuple[int, ...] | None = None
     visible: str | None = None
+    step_log: str | None = None
 
 
 def listener(port: int) -> int | None:
@@ -48,8 +52,15 @@ def listener(port: int) -> int | None:
 
 
 def ports_of(pid: int) -> tuple[int, ...]:
-    """The TCP ports on which a process and its descendants listen."""
-    links = {link for one in _family(pid) for link in _links(one)}
+    """The TCP ports on which a process listens, or else its descendants do: engines talk among themselves by ports."""
+    for family in ([pid], _family(pid)):
+        found = _ports({link for one in family for link in _links(one)})
+        if found:
+            return found
+    return ()
+
+
+def _ports(links: set[str]) -> tuple[int, ...]:
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in _text(Path(table)).splitlines()[1:]:
@@ -99,7 +110,8 @@ def _process(pid: int, roles: Sequence[ProcessRole], drivers: Mapping[int, Seque
         role, rank, host = None, None, False
     gpus = tuple(sorted(drivers[pid])) if pid in drivers else _open_devices(pid)
     command = tuple(redact_command(words or [line]))
-    return Process(pid, _parent(pid), command, role, rank, host, gpus, _visible(pid))
+    visible = _variable(pid, "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    return Process(pid, _parent(pid), command, role, rank, host, gpus, visible, _variable(pid, STEP_LOG))
 
 
 def _open_devices(pid: int) -> tuple[int, ...] | None:
@@ -111,10 +123,10 @@ def _open_devices(pid: int) -> tuple[int, ...] | None:
     return tuple(sorted(found)) or None
 
 
-def _visible(pid: int) -> str | None:
+def _variable(pid: int, *names: str) -> str | None:
     for entry in _text(Path(f"/proc/{pid}/environ")).split("\0"):
         name, _, value = entry.partition("=")
-        if name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        if name in names:
             return value
     return None
 

@@ -180,6 +180,9 @@ class Recording:
         if log is not None:
             chosen.append(LogTail(log, found.engine, folder))
             self._out.missing.pop("log", None)
+        written = next((one.step_log for one in found.processes if one.step_log), None)
+        if written is not None and Path(written).is_file():
+            chosen.append(LogTail(written, None, folder, "steps.jsonl"))
         if plan.dcgm is not None:
             exporter = Client(plan.dcgm)
             chosen.append(MetricsScrape(exporter, "/metrics", folder, plan.period, "dcgm"))
@@ -191,7 +194,7 @@ class Recording:
     def _trace(self) -> None:
         self._say("second pass: the same load once more, to be traced; its own result is thrown away")
         aside = Path(tempfile.mkdtemp(prefix="profiler-load-"))
-        load = Load(placed(self._plan.load, self._plan.out, aside)) if self._plan.load else None
+        load = Load(placed(self._plan.load, self._plan.out, aside), heard=False) if self._plan.load else None
 
         def over() -> bool:
             return self._ended() or (load is not None and load.status is not None)

@@ -22,14 +22,14 @@ CHUNK: Final = 1 << 22
 
 
 class LogTail:
-    """Follows a log into ``server.log``."""
+    """Follows a log into ``server.log``, or a file of steps, of which nothing older is kept, into ``target``."""
 
     period = 1.0
     vital = False
 
-    def __init__(self, source: str, engine: Engine | None, folder: RunFolder) -> None:
-        self.cost = Cost("log")
-        self._folder = folder
+    def __init__(self, source: str, engine: Engine | None, folder: RunFolder, target: str = "server.log") -> None:
+        self.cost = Cost("log" if target == "server.log" else "steps")
+        self._folder, self._target = folder, target
         self._rest = b""
         self._process: subprocess.Popen[bytes] | None = None
         kind, _, name = source.partition(":")
@@ -43,7 +43,8 @@ class LogTail:
             if not path.is_file():
                 raise UsageError(f"{source}: no such file. Name the server's log, docker:CONTAINER or journal:UNIT")
             self._stream = path.open("rb")
-            self._keep(self._head(engine))
+            if target == "server.log":
+                self._keep(self._head(engine))
             self._stream.seek(0, 2)
 
     def take(self, seconds: float) -> None:
@@ -66,7 +67,7 @@ class LogTail:
         if data:
             text = "".join(redact_text(line) for line in data.decode("utf-8", "replace").splitlines(keepends=True))
             self.cost.received += len(data)
-            self.cost.written += self._folder.append("server.log", text.encode())
+            self.cost.written += self._folder.append(self._target, text.encode())
 
     def _head(self, engine: Engine | None) -> bytes:
         kept: list[bytes] = []
