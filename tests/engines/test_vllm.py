@@ -57,8 +57,9 @@ def test_a_measured_pass_and_a_traced_one_make_a_run(vllm: Running, tmp_path: Pa
     # The log and the stat logger tell of the same steps, and of no step of the traced pass.
     by_file = {log.path: log for log in run.logs}
     logged, recorded = by_file["server.log"], by_file["steps.jsonl"]
-    assert abs(len(logged.steps) - len(recorded.steps)) <= 2
-    assert recorded.every_step and np.isfinite(recorded.steps.seconds).mean() > 0.9
+    # A record without a time is of a moment in which requests ended and none ran.
+    timed = np.isfinite(recorded.steps.seconds)
+    assert recorded.every_step and timed.mean() > 0.9 and abs(len(logged.steps) - int(timed.sum())) <= 2
     found = diagnose(tmp_path / "run", tmp_path / "run")
     assert found.verdict.status == "no difference" and profiler("inspect", tmp_path / "run").returncode == 0
 
