@@ -125,12 +125,12 @@ def _trace(found: Discovery, live: Live | None, ask: Callable[[str], Reply]) -> 
 
 
 def _stacks(found: Discovery) -> Piece:
-    seen = [one for one in found.processes if one.host]
+    seen = found.host_processes
     if not found.processes:
         return Piece("host stacks", False, "the server's processes are not on this machine", "run it beside the server")
     if program() is None:
         return Piece("host stacks", False, f"{len(seen)} processes", "pip install 'serving-profiler[host]'")
-    return Piece("host stacks", bool(seen), f"{len(seen)} processes (--stacks)", "" if seen else "no process is known")
+    return Piece("host stacks", True, f"{len(seen)} processes (--stacks)")
 
 
 def _gpu(found: Discovery) -> Piece:

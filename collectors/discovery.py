@@ -43,6 +43,11 @@ class Discovery:
         return self.processes[0].command if self.processes else ()
 
     @property
+    def host_processes(self) -> tuple[Process, ...]:
+        """Those whose stacks tell where the host's time goes; of a server whose roles nothing knows, the first."""
+        return tuple(one for one in self.processes if one.host) or self.processes[:1]
+
+    @property
     def title(self) -> str:
         """What it is, in words."""
         if self.engine is not None:

@@ -60,8 +60,9 @@ class Client:
         return self._at.port or (443 if self._at.scheme == "https" else 80)
 
     def again(self, url: str | None = None) -> Client:
-        """Another client of this server, or of one that takes the same key."""
-        return Client(url or self.url, self._key, self._context)
+        """Another client of this server, or of one that it names; the key goes to no other host."""
+        key = self._key if url is None or address(url).hostname == self._at.hostname else None
+        return Client(url or self.url, key, self._context)
 
     def get(self, path: str, timeout: float = TIMEOUT) -> Reply:
         """The answer; status 0 and the reason as text where there is none."""

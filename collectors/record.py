@@ -184,7 +184,7 @@ class Recording:
         if written is not None and Path(written).is_file():
             chosen.append(LogTail(written, None, folder, "steps.jsonl"))
         if plan.dcgm is not None:
-            exporter = Client(plan.dcgm)
+            exporter = Client(plan.dcgm.removesuffix("/metrics"))
             chosen.append(MetricsScrape(exporter, "/metrics", folder, plan.period, "dcgm"))
             chosen[-1].vital = False
         elif (found.processes or told["gpu"].ready) and (opened := devices()[0]) is not None:
@@ -219,7 +219,7 @@ class Recording:
 
     def _stacks(self, over: Callable[[], bool]) -> None:
         spy = program()
-        seen = [one for one in self._found.processes if one.host]
+        seen = self._found.host_processes
         if spy is None or not seen:
             self._out.problems.append(f"host stacks: {self._out.missing.get('host stacks', 'no process is known')}")
             return

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from profiler.collectors.run_folder import OutOfSpace
-
 # A server that has not answered for so long is taken for lost.
 LOST_SECONDS: Final = 10.0
 
@@ -41,7 +39,7 @@ class Collector(Protocol):
     vital: bool  # whether the recording is pointless where it fails for long
 
     def take(self, seconds: float) -> None:
-        """Take one sample. Raises SampleFailed, or OutOfSpace."""
+        """Take one sample. Raises SampleFailed, or OSError where it can't go on."""
         ...
 
     def close(self) -> None:
@@ -93,13 +91,13 @@ class Sampling:
                 # A sample that took longer than the period is not made up for.
                 due = max(due + one.period, time.monotonic())
                 self._stop.wait(due - time.monotonic())
-        except OutOfSpace as error:
-            self._break(f"{one.cost.collector}: {error.strerror}")
+        except OSError as error:
+            self._break(f"{one.cost.collector}: {error.strerror or error}")
         finally:
             try:
                 one.close()
-            except OutOfSpace as error:
-                self._break(f"{one.cost.collector}: {error.strerror}")
+            except OSError as error:
+                self._break(f"{one.cost.collector}: {error.strerror or error}")
             one.cost.cpu_seconds += time.thread_time() - cpu
 
     def _break(self, why: str) -> None:

@@ -49,6 +49,8 @@ class LogTail:
 
     def take(self, seconds: float) -> None:
         """Whatever was added."""
+        if self._process is None and os.fstat(self._stream.fileno()).st_size < self._stream.tell():
+            self._stream.seek(0)  # it was emptied and begins again
         data = self._stream.read(CHUNK)
         while data:
             whole, newline, self._rest = (self._rest + data).rpartition(b"\n")

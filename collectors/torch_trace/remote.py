@@ -66,10 +66,10 @@ class TraceSession:
             for attempt in range(_TRIES):
                 answer = self._client.post(self._control.stop, None, STOP_SECONDS)
                 # One that ended by itself refuses: it does not run, which is what was wanted.
-                if answer.status:
+                if answer.status or time.monotonic() - began > STOP_SECONDS:
                     break
                 time.sleep(0.2 * attempt)
-            else:
+            if not answer.status:
                 self.problem = (
                     f"the profiler could not be told to stop ({answer.text}): if the server lives, do it with "
                     f"curl -X POST {self._client.url}{self._control.stop}"

@@ -124,6 +124,23 @@ def test_the_second_pass_traces_and_its_result_is_thrown_away(record: Invoke, tm
     assert run.fact("workload.client_command") == load
 
 
+def test_one_server_behind_a_router_is_recorded_with_it_and_gets_no_key(record: Invoke, tmp_path: Path) -> None:
+    with served(vllm()) as worker:
+        listed = json.dumps({"workers": [{"url": worker.url.replace("127.0.0.1", "localhost")}], "stats": {}})
+        text = "# TYPE smg_worker_requests_active gauge\nsmg_worker_requests_active 1\n"
+        routes: dict[str, Route] = {"/v1/models": "{}", "/workers": listed, "/metrics": text}
+        with served(routes, key="routerkey") as router:
+            key = tmp_path / "key"
+            key.write_text("routerkey\n")
+            status, said = record(router, "--api-key-file", key, "--duration", "300ms")
+        assert {one.headers.get("Authorization") for one in worker.asked} == {None}
+    assert status == 0 and "behind it: http://localhost:" in said, said
+    run = open_run(tmp_path / "run")
+    assert {one.engine for one in run.snapshots} == {"vllm"} and {one.component for one in run.components} == {
+        "gateway"
+    }
+
+
 def test_the_run_of_a_load_that_names_it_itself_is_replaced_too() -> None:
     out, aside = Path("runs/a"), Path("/tmp/x")
     words = ["load", "--out", "runs/a", "--file=runs/a/f", "runs/ab", "{run}/g", str(out.absolute())]

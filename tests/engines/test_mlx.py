@@ -33,5 +33,6 @@ def test_what_there_is_of_it_is_recorded(tmp_path: Path) -> None:
     assert "not collected: metrics: /metrics: status 404" in done.stderr
     run = open_run(tmp_path / "run")
     assert run.fact("engine.command") is not None and not run.snapshots
-    # Nothing tells which of its processes to look into: the role is not known.
-    assert done.returncode == 3 and "host stacks" in done.stderr and program() is not None
+    if program() is not None:
+        assert done.returncode == 0, done.stderr
+        assert [len(table) > 0 for table in run.stacks] == [True]
