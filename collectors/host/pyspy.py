@@ -71,6 +71,8 @@ class HostStacks:
                 run.wait()
             if run.stderr is not None:
                 run.stderr.close()
+            if not target.exists() and not self.cost.problems:
+                self.cost.problems.append(f"{target.stem}: no stack was taken before the load ended")
             if target.exists():
                 self.cost.written += target.stat().st_size
                 self._folder.written += target.stat().st_size

@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--every", default="1s")
     parser.add_argument("--requests", type=int, default=300)
     given = parser.parse_args()
-    load = [sys.executable, str(LOAD), given.url, "8", str(given.requests), "32"]
+    load = [sys.executable, str(LOAD), given.url, "tiny", "8", str(given.requests), "32"]
     rate(load)
     alone: list[float] = []
     recorded: list[float] = []

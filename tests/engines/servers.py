@@ -30,9 +30,10 @@ class Running:
     steps: Path
 
 
-def load(url: str, requests: int = 150, concurrency: int = 8) -> list[str]:
+def load(url: str, requests: int = 150, concurrency: int = 8, model: str = "tiny") -> list[str]:
     """A command that is a load."""
-    return [sys.executable, str(Path(__file__).with_name("load.py")), url, str(concurrency), str(requests), "32"]
+    program = str(Path(__file__).with_name("load.py"))
+    return [sys.executable, program, url, model, str(concurrency), str(requests), "32"]
 
 
 def free_port() -> int:

@@ -24,7 +24,16 @@ def test_what_there_is_of_it_is_recorded(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{port}"
     command = [str(python), "-m", "mlx_lm.server", "--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
     with serving(command, url, "/health", tmp_path / "server.txt", {"HF_HUB_OFFLINE": "1"}):
-        words = ["record", "--url", url, "--out", str(tmp_path / "run"), "--stacks", "--", *load(url, 12, 2)]
+        words = [
+            "record",
+            "--url",
+            url,
+            "--out",
+            str(tmp_path / "run"),
+            "--stacks",
+            "--",
+            *load(url, 60, 2, str(model)),
+        ]
         done = subprocess.run(
             [sys.executable, "-c", "from profiler.cli.main import main; main()", *words],
             cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
