@@ -59,7 +59,7 @@ class StepLog(StatLoggerBase):  # type: ignore[misc]
                 return
             self._file.write(line)
         except OSError:
-            self._file = None
+            self._close()
 
     def log_engine_initialized(self) -> None:
         """There is nothing to tell."""
