@@ -87,6 +87,17 @@ def output_of(pid: int) -> Path | None:
     return None
 
 
+def sees_our_files(pid: int) -> bool:
+    """Whether a process has our mounts and our root, so that a path means the same to it."""
+    try:
+        return all(
+            Path(f"/proc/{pid}/{name}").readlink() == Path(f"/proc/self/{name}").readlink()
+            for name in ("ns/mnt", "root")
+        )
+    except OSError:
+        return False
+
+
 def _family(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid in _pids():

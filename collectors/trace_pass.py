@@ -14,6 +14,7 @@ from typing import Final
 from profiler.collectors.availability import metrics_path
 from profiler.collectors.discovery import Discovery
 from profiler.collectors.http_client import Client
+from profiler.collectors.process_tree import sees_our_files
 from profiler.collectors.run_folder import RunFolder
 from profiler.collectors.sampling import Cost
 from profiler.collectors.scheduler.scrape import reading
@@ -98,8 +99,9 @@ class TracePass:
         if control is None:
             return {}, [f"trace: {'no engine is known' if live is None else live.trace_needs}"]
         version = self._found.identity.version
-        here = bool(self._found.processes) and Path(f"/proc/{self._found.processes[0].pid}/root").exists()
-        into = str(self._folder.path.absolute() / "trace") if here and control.chooses_folder else None
+        # A server in a container sees other folders than we do: then it keeps to its own.
+        shared = bool(self._found.processes) and sees_our_files(self._found.processes[0].pid)
+        into = str(self._folder.path.absolute() / "trace") if shared and control.chooses_folder else None
         if into is not None:
             Path(into).mkdir(exist_ok=True)
         window = TraceWindow(steps, seconds, into, "profiler")

@@ -55,7 +55,8 @@ def main() -> None:
 
 
 def rate(command: list[str]) -> float:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # Sessions share the cores by turns on Linux, and ``record`` gives the load one of its own: so does this.
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, start_new_session=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
     return float(done.stdout.strip().splitlines()[-1])

@@ -16,7 +16,7 @@ from profiler import registry
 from profiler.collectors.availability import Piece, pieces, restarts
 from profiler.collectors.discovery import Discovery, discover, url_of
 from profiler.collectors.http_client import Client, tls
-from profiler.collectors.process_tree import output_of, tree
+from profiler.collectors.process_tree import output_of, sees_our_files, tree
 from profiler.errors import UsageError
 from profiler.model.live import ProcessRole
 from tests.live_servers import Route, client_of, llamacpp, served, sglang, trtllm, vllm
@@ -162,12 +162,28 @@ def test_the_tree_of_a_process_its_ranks_and_devices(tmp_path: Path) -> None:
         found = tree(parent.pid, (ProcessRole("worker", r"Worker_(?P<rank>TP\d+)", host=True),), {parent.pid: [3, 1]})
         assert [(one.pid, one.role, one.rank, one.gpus) for one in found] == [(parent.pid, "worker", "TP1", (1, 3))]
         assert found[0].parent == os.getpid() and "hush" not in found[0].command
-        assert output_of(parent.pid) == tmp_path / "out.log"
+        assert output_of(parent.pid) == tmp_path / "out.log" and sees_our_files(parent.pid)
         with pytest.raises(UsageError, match="no port"):
             url_of(parent.pid)
     finally:
         parent.kill()
         parent.wait()
+
+
+def test_a_process_with_mounts_of_its_own_does_not_see_our_files() -> None:
+    apart = subprocess.Popen(
+        ["unshare", "--mount", sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert apart.stdout is not None
+        if apart.stdout.readline() != "up\n":
+            pytest.skip("no mount namespace can be made here")
+        assert not sees_our_files(apart.pid)
+    finally:
+        apart.kill()
+        apart.communicate()
+    assert not sees_our_files(apart.pid)
 
 
 def test_a_server_on_this_machine_is_found_by_its_port_and_its_process() -> None:
