@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,12 +86,16 @@ def test_the_profiler_is_free_again_after_a_termination(vllm: Running, tmp_path:
 
 
 def test_it_can_be_watched(vllm: Running) -> None:
-    busy = subprocess.Popen(load(vllm.url, 200), stdout=subprocess.DEVNULL)
-    done = profiler("watch", "--url", vllm.url, "--every", "500ms", "--duration", "4s")
-    busy.wait(timeout=120)
+    busy = subprocess.Popen(load(vllm.url, 100_000), stdout=subprocess.DEVNULL)
+    try:
+        done = profiler("watch", "--url", vllm.url, "--every", "500ms", "--duration", "6s")
+    finally:
+        busy.kill()
+        busy.wait()
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and len(lines) >= 3
-    assert any("running 8" in line for line in lines) and all("tokens/s" in line for line in lines)
+    running = [int(found[1]) for line in lines if (found := re.search(r"running (\d+), waiting 0", line))]
+    assert 0 < max(running) <= 8 and all("tokens/s" in line for line in lines), done.stdout
 
 
 def test_a_capture_in_this_process_is_a_run(vllm: Running, tmp_path: Path) -> None:
