@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from profiler.collectors.command_text import engine_of, is_client, split, workload
-from profiler.collectors.json_text import decode, leading_pairs, mapping, number, parse, string
+from profiler.collectors.json_text import count, decode, leading_pairs, mapping, number, parse, string
 from profiler.collectors.knob_values import from_command
 from profiler.collectors.redaction import redact, redact_command
 from profiler.errors import BadInput
@@ -47,7 +47,7 @@ class Manifest:
     """``run.json``; see ``profiler.model.extension.Format``."""
 
     name = "manifest"
-    version = 2
+    version = 3
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the sections; the file's name settles what is doubtful."""
@@ -95,6 +95,7 @@ class Manifest:
         if window:
             state("workload.log_window", [window.get("offset_start"), window.get("offset_end")], "log_window")
         state("simulated", document.get("simulated") is True or None, "simulated")
+        problems += _recording(mapping(document.get("recording")), source.name, state)
         if not found:
             detail = f"none of {', '.join(SECTIONS)} is filled in, so nothing is known from this file"
             problems.append(Problem(source.name, "warning", detail))
@@ -200,6 +201,34 @@ def _times(section: Mapping[str, object], state: _State) -> None:
     for key, value in section.items():
         if key != "measured_window_s" and not isinstance(value, dict | list):
             state(f"times.{key}", value, f"times.{key}")
+
+
+def _recording(section: Mapping[str, object], path: str, state: _State) -> list[Problem]:
+    """How a recording ended and what each collector cost; what it could not collect are problems of the run."""
+    problems: list[Problem] = []
+    ended = string(section.get("state"))
+    state("recording.state", ended, "recording.state")
+    if ended not in (None, "done"):
+        told = "did not come to its end" if ended == "recording" else f"ended as {ended!r}"
+        problems.append(Problem(path, "warning", f"the recording {told}: a part may be missing", "recording.state"))
+    costs = section.get("costs")
+    for cost in map(mapping, costs if isinstance(costs, list) else ()):
+        name, cpu, asked = string(cost.get("collector")), number(cost.get("cpu_seconds")), count(cost.get("requests"))
+        if name is not None and cpu is not None:
+            received, written = (count(cost.get(key)) or 0 for key in ("received", "written"))
+            text = f"{cpu:.2f} CPU s, {asked or 0} requests, {received} bytes received, {written} written"
+            state(f"recording.cost.{name}", text, "recording.costs")
+    trace = mapping(section.get("trace"))
+    toll = number(trace.get("toll"))
+    if toll is not None:
+        text = f"{toll:.2f} times as many tokens a second before the profiler's session as during it"
+        state("recording.toll", text, "recording.trace")
+    said = section.get("problems")
+    for text in said if isinstance(said, list) else ():
+        problems.append(Problem(path, "warning", str(text)[:500], "recording.problems"))
+    for name, why in mapping(section.get("not_collected")).items():
+        problems.append(Problem(path, "info", f"not collected: {name}: {str(why)[:500]}", "recording.not_collected"))
+    return problems
 
 
 def _command_line(text: str) -> str | None:

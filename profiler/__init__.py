@@ -1,7 +1,7 @@
 """Why is this LLM serving engine faster than that one, and what do I turn to close the gap?
 
 ``diagnose(a, b)`` opens two runs and returns the result document; ``open_run(path)`` opens one; ``bench(url, out)``
-sends a load and leaves one.
+sends a load and leaves one; ``capture(path)`` records an engine that runs inside this program.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from profiler.collectors.torch_trace.capture import Capture
     from profiler.model.diagnosis import Diagnosis
     from profiler.model.run import Run
 
-__all__ = ["__version__", "bench", "diagnose", "open_run"]
+__all__ = ["__version__", "bench", "capture", "diagnose", "open_run"]
 __version__ = "0.1.0"
 
 
@@ -94,3 +95,15 @@ def bench(
     )
     load.send_load(order, registry.engines())
     return open_run(out)
+
+
+def capture(out: str | Path, engine: object = None, steps: int | None = None, skip: int = 0) -> Capture:
+    """A context in which what this program runs is traced into a new run folder; needs the extra ``torch``.
+
+    ``engine``: an object whose own ``start_profile`` and ``stop_profile`` reach its worker processes; without it this
+    process is traced. ``steps``: trace so many calls of ``Capture.step`` after the first ``skip``; without it
+    everything in the context is traced.
+    """
+    from profiler.collectors.torch_trace.capture import Capture
+
+    return Capture(Path(out), engine, steps, skip)

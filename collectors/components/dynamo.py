@@ -9,7 +9,31 @@ from __future__ import annotations
 
 from typing import Final
 
+from profiler.collectors.json_text import mapping, string
 from profiler.model.extension import Answer, Component
+from profiler.model.live import Ask, Identity
+
+
+def identify(ask: Ask) -> Identity | None:
+    """A front end: ``/health`` lists the instances behind it, with the address of their request plane only. A worker's
+    own port is the engine's, as its metrics say."""
+    answer = ask("/health").fields
+    instances = answer.get("instances")
+    if not isinstance(instances, list) or "endpoints" not in answer:
+        return None
+    models = ask("/v1/models").fields.get("data")
+    first = mapping(models[0]) if isinstance(models, list) and models else {}
+    named = [mapping(one) for one in instances]
+    return Identity(
+        model=string(first.get("id")),
+        unnamed=tuple(
+            f"{one.get('component', '?')} instance {one.get('instance_id', '?')}: its metrics are on the port of its "
+            "DYN_SYSTEM_PORT"
+            for one in named
+            if one.get("endpoint") == "generate"
+        ),
+    )
+
 
 COMPONENT: Final = Component(
     name="dynamo",
@@ -33,4 +57,5 @@ COMPONENT: Final = Component(
         Answer("e2e_seconds", "dynamo_frontend_request_duration_seconds_sum",
                per="dynamo_frontend_request_duration_seconds_count"),
     ),
+    identify=identify,
 )  # fmt: skip

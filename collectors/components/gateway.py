@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from profiler.collectors.json_text import mapping, string
 from profiler.model.extension import Answer, Component
+from profiler.model.live import Ask, Identity
+
+
+def identify(ask: Ask) -> Identity | None:
+    """By ``/workers``, which lists every server with its address."""
+    answer = ask("/workers").fields
+    workers = answer.get("workers")
+    if not isinstance(workers, list) or "stats" not in answer:
+        return None
+    return Identity(workers=tuple(url for one in workers if (url := string(mapping(one).get("url")))))
+
 
 COMPONENT: Final = Component(
     name="gateway",
@@ -23,4 +35,5 @@ COMPONENT: Final = Component(
         Answer("requests", "smg_router_requests_total"),
         Answer("ttft_seconds", "smg_router_ttft_seconds_sum", per="smg_router_ttft_seconds_count"),
     ),
+    identify=identify,
 )

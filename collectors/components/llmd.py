@@ -7,9 +7,22 @@ polled them.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from profiler.model.extension import Answer, Component
+from profiler.model.live import Ask, Identity
+
+_ENDPOINT: Final = re.compile(r'per_endpoint_queue_size\{[^}]*\bmodel_server_endpoint="([^"]+)"')
+
+
+def identify(ask: Ask) -> Identity | None:
+    """By its metrics' prefix. A label names its servers; it is no address that a collector can use as it is."""
+    text = ask("/metrics").text
+    if "\nllm_d_epp_" not in text and "\ninference_pool_" not in text:
+        return None
+    return Identity(unnamed=tuple(dict.fromkeys(_ENDPOINT.findall(text))))
+
 
 COMPONENT: Final = Component(
     name="llmd",
@@ -35,4 +48,5 @@ COMPONENT: Final = Component(
         Answer("e2e_seconds", "inference_objective_request_duration_seconds_sum",
                per="inference_objective_request_duration_seconds_count"),
     ),
+    identify=identify,
 )  # fmt: skip

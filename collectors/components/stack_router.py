@@ -6,9 +6,22 @@ never those of an engine.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from profiler.model.extension import Answer, Component
+from profiler.model.live import Ask, Identity
+
+_SERVER: Final = re.compile(r':num_requests_running\{[^}]*\bserver="([^"]+)"')
+
+
+def identify(ask: Ask) -> Identity | None:
+    """By a metric that only it has; the label ``server`` of the others holds its servers' addresses."""
+    text = ask("/metrics").text
+    if ":healthy_pods_total" not in text:
+        return None
+    return Identity(workers=tuple(dict.fromkeys(_SERVER.findall(text))))
+
 
 COMPONENT: Final = Component(
     name="stack_router",
@@ -23,4 +36,5 @@ COMPONENT: Final = Component(
         Answer("output_tokens", "output_tokens_total"),
         Answer("e2e_seconds", "request_latency_seconds_sum", per="request_latency_seconds_count"),
     ),
+    identify=identify,
 )

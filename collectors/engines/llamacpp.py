@@ -11,9 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from profiler.collectors.json_text import count, string
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
 from profiler.model.extension import Endpoint, Engine, Knob, LogStep
+from profiler.model.live import Ask, Identity, Live, ProcessRole
 from profiler.model.steps import StepLabel
 
 METRICS: Final = {
@@ -94,6 +96,42 @@ NATIVE: Final = Endpoint(
     running=True,
 )
 
+
+def server_info(answer: Mapping[str, object]) -> Mapping[str, object]:
+    """Facts of ``/props``; its context is that of one slot, so the cache as a whole is not known from it."""
+    slots = count(answer.get("total_slots"))
+    if slots is None or "default_generation_settings" not in answer:
+        return {}
+    facts: dict[str, object] = {"engine.name": "llamacpp", "setting.max_num_seqs": slots}
+    for key, name in (("engine.version", "build_info"), ("model.name", "model_path")):
+        if (value := string(answer.get(name))) is not None:
+            facts[key] = value
+    return facts
+
+
+def identify(ask: Ask) -> Identity | None:
+    """Only it answers ``/props`` with its build."""
+    props = ask("/props").fields
+    build = string(props.get("build_info"))
+    if build is None and "\nllamacpp:" not in ask("/metrics").text:
+        return None
+    return Identity(build, string(props.get("model_path")) or string(props.get("model_alias")))
+
+
+LIVE: Final = Live(
+    identify=identify,
+    metrics_needs="start it with --metrics",
+    settings=("/props",),
+    settings_need="start it with --props",
+    steps_need="it logs no step: the counters of /metrics are all there is",
+    notes=(
+        "its rates per second restart at every read of /metrics: a second reader sees other rates (its totals are not "
+        "touched, and only they are used here)",
+    ),
+    processes=(ProcessRole("server", r"llama-server|llama_cpp\.server", host=True),),
+    trace_needs="it has no profiler of its own: `perf record -g -p PID` shows the host, nsys or rocprofv3 the device",
+)
+
 ENGINE: Final = Engine(
     name="llamacpp",
     title="llama.cpp",
@@ -108,4 +146,6 @@ ENGINE: Final = Engine(
     knobs=KNOBS,
     owner="llamacpp",
     endpoints=(*endpoints(ignore_eos="ignore_eos"), NATIVE),
+    server_info=server_info,
+    live=LIVE,
 )

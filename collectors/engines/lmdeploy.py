@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import Final
 
 from profiler.collectors.clock import stamp
+from profiler.collectors.json_text import mapping, string
 from profiler.collectors.knob_values import from_fields
 from profiler.collectors.openai_api import endpoints
 from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.live import Ask, Identity, Live, ProcessRole
 from profiler.model.steps import StepLabel
 
 METRICS: Final = {
@@ -93,6 +95,28 @@ def log_event(line: str) -> str | None:
     return next((kind for kind, pattern in _EVENTS if pattern.search(line)), None)
 
 
+def identify(ask: Ask) -> Identity | None:
+    """By the owner that ``/v1/models`` names. It has no address for its version."""
+    models = ask("/v1/models").fields.get("data")
+    first = mapping(models[0]) if isinstance(models, list) and models else {}
+    if first.get("owned_by") != "lmdeploy" and "\nlmdeploy:" not in ask("/metrics").text:
+        return None
+    return Identity(None, string(first.get("id")))
+
+
+LIVE: Final = Live(
+    identify=identify,
+    metrics_needs="start it without --disable-metrics",
+    settings_need="it has no address for its settings: its log at --log-level INFO holds them",
+    steps_need="it logs no step: its line of every ten seconds is all there is",
+    processes=(ProcessRole("server", r"\blmdeploy\S* serve\b", host=True),),
+    trace_needs=(
+        "it has no address for its profiler: restart it (PyTorch engine) with LMDEPLOY_PROFILE_CPU=1, "
+        "LMDEPLOY_PROFILE_CUDA=1, LMDEPLOY_PROFILE_DURATION=10 and LMDEPLOY_PROFILE_OUT_PREFIX=/abs/trace in the "
+        "environment"
+    ),
+)
+
 ENGINE: Final = Engine(
     name="lmdeploy",
     title="LMDeploy",
@@ -111,4 +135,5 @@ ENGINE: Final = Engine(
         replace(endpoints(ignore_eos="ignore_eos")[0], ids=None),
         replace(endpoints(ignore_eos="ignore_eos")[1], least="min_new_tokens"),
     ),
+    live=LIVE,
 )

@@ -7,16 +7,19 @@ off logs and answers recorded with 0.5.23.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
+from profiler.collectors.json_text import mapping, string
 from profiler.collectors.knob_values import from_fields, leaves
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed
+from profiler.collectors.versions import at_least
 from profiler.model.extension import Endpoint, Engine, Knob, LogStep
+from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import Phase, StepLabel
 
 METRICS: Final = {
@@ -306,6 +309,56 @@ NATIVE: Final = Endpoint(
     running=True,
 )
 
+
+def identify(ask: Ask) -> Identity | None:
+    """By the owner that ``/v1/models`` names, or by the arguments of ``/server_info``; the old name until 0.5.4."""
+    models = ask("/v1/models").fields.get("data")
+    first = mapping(models[0]) if isinstance(models, list) and models else {}
+    if first.get("owned_by") != "sglang" and "\nsglang:" not in ask("/metrics").text:
+        return None
+    new = ask("/server_info")
+    answer = new.fields if server_info(new.fields) else ask("/get_server_info").fields
+    return Identity(string(answer.get("version")), string(answer.get("model_path")) or string(first.get("id")))
+
+
+def trace_body(window: TraceWindow, version: str | None) -> Mapping[str, object]:
+    """Stacks are left out: they stall a busy server (and are on by default)."""
+    body: dict[str, object] = {"num_steps": window.steps, "activities": ["CPU", "GPU"]}
+    body |= {} if window.folder is None else {"output_dir": window.folder}
+    if at_least(version, 0, 4, 6):
+        body |= {"with_stack": False, "record_shapes": False}
+    return body | ({"profile_prefix": window.name} if at_least(version, 0, 5, 6) else {})
+
+
+def _with_nsys(command: Sequence[str]) -> Sequence[str]:
+    options = "-t cuda,nvtx --cuda-graph-trace=node --capture-range=cudaProfilerApi --capture-range-end=stop"
+    return ("nsys", "profile", *options.split(), "--trace-fork-before-exec=true", "-o", "nsys/rank", *command)
+
+
+LIVE: Final = Live(
+    identify=identify,
+    metrics_needs="start it with --enable-metrics",
+    settings=("/server_info", "/get_server_info"),
+    steps_logged=lambda facts: facts.get("setting.step_log_interval") == 1,
+    steps_need="start it with --decode-log-interval 1",
+    processes=(
+        ProcessRole("server", r"sglang\.launch_server|\bsglang\S* serve\b"),
+        ProcessRole("scheduler and worker", r"sglang::scheduler(?P<rank>(?:_[A-Z_]+\d+)*)", host=True),
+        ProcessRole("detokenizer", r"sglang::detokenizer"),
+        ProcessRole("tokenizer", r"sglang::tokenizer_worker"),
+        ProcessRole("data-parallel controller", r"sglang::data_parallel_controller"),
+    ),
+    trace=TraceControl(
+        body=trace_body,
+        stops_itself=lambda version: True,
+        chooses_folder=True,
+        files="*.trace.json*",
+        available=lambda ask: True,
+        needs="give its --admin-api-key, where it was started with one, as the API key",
+    ),
+    restart={"nsys": _with_nsys},
+)
+
 ENGINE: Final = Engine(
     name="sglang",
     title="SGLang",
@@ -328,4 +381,5 @@ ENGINE: Final = Engine(
     server_info=server_info,
     owner="sglang",
     endpoints=(*endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True), NATIVE),
+    live=LIVE,
 )

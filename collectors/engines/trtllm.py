@@ -9,16 +9,17 @@ scheduler and is no step time; it is used only where the record says that loops 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from profiler.collectors.clock import stamp
-from profiler.collectors.json_text import count, mapping, number
+from profiler.collectors.json_text import count, mapping, number, string
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
 from profiler.collectors.step_annotations import phase
 from profiler.model.extension import Engine, Knob, LogStep, StepRecord
+from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
 
 METRICS: Final = {
@@ -181,6 +182,59 @@ def _milliseconds(text: str | None) -> float | None:
     return None if value is None else value / 1e3
 
 
+def identify(ask: Ask) -> Identity | None:
+    """Its ``/metrics`` is a JSON list beside a ``/version``; no other engine's is."""
+    version = string(ask("/version").fields.get("version"))
+    if version is None:
+        return None
+    told = ask("/metrics")
+    if not (told.ok and isinstance(told.document, list)) and "\ntrtllm_" not in ask("/prometheus/metrics").text:
+        return None
+    models = ask("/v1/models").fields.get("data")
+    first = mapping(models[0]) if isinstance(models, list) and models else {}
+    return Identity(version, string(first.get("id")))
+
+
+def trace_body(window: TraceWindow, version: str | None) -> Mapping[str, object]:
+    """Versions that have the address take all of it; output_dir is the server's choice where none is given."""
+    body: dict[str, object] = {"num_steps": window.steps, "activities": ["CPU", "GPU"]}
+    return body | ({} if window.folder is None else {"output_dir": window.folder})
+
+
+def _with_nsys(command: Sequence[str]) -> Sequence[str]:
+    options = "-t cuda,nvtx -c cudaProfilerApi --cuda-graph-trace=node --trace-fork-before-exec=true"
+    return ("env", "TLLM_PROFILE_START_STOP=100-150", "nsys", "profile", *options.split(), "-o", "nsys/rank", *command)
+
+
+LIVE: Final = Live(
+    identify=identify,
+    metrics="/prometheus/metrics",
+    metrics_needs="set return_perf_metrics: true in the YAML of --config",
+    settings_need="it has no address for its settings: keep the command and the YAML beside the run",
+    records="/metrics",
+    records_need="set enable_iter_perf_stats: true in the YAML of --config",
+    steps_need="set print_iter_log: true in the YAML of --config",
+    notes=(
+        "its JSON /metrics is emptied whenever it is read: what is recorded here is missing for any other reader, and "
+        "what another reader took is missing here",
+    ),
+    processes=(
+        ProcessRole("server", r"trtllm-serve|trtllm-llmapi-launch"),
+        ProcessRole("worker", r"mpi4py\.futures\.server", host=True),
+    ),
+    trace=TraceControl(
+        body=trace_body,
+        stops_itself=lambda version: True,
+        chooses_folder=True,
+        files="trtllm-trace-*.json*",
+        needs=(
+            "this version has no address for it: restart it on every rank with TLLM_PROFILE_START_STOP=100-150 and "
+            "TLLM_TORCH_PROFILE_TRACE=/abs/trace.json in the environment"
+        ),
+    ),
+    restart={"nsys": _with_nsys},
+)
+
 ENGINE: Final = Engine(
     name="trtllm",
     title="TensorRT-LLM",
@@ -196,4 +250,5 @@ ENGINE: Final = Engine(
     step_record=step_record,
     owner="tensorrt_llm",
     endpoints=endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True),
+    live=LIVE,
 )

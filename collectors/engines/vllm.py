@@ -7,17 +7,19 @@ and off logs recorded with 0.15.0 and 0.32.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
-from profiler.collectors.json_text import count, mapping, number
-from profiler.collectors.knob_values import from_fields, leaves, switch
+from profiler.collectors.json_text import count, mapping, number, parse, string
+from profiler.collectors.knob_values import flags, from_fields, leaves, switch
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed, phase
+from profiler.collectors.versions import at_least
 from profiler.model.extension import Engine, Knob, LogStep, StepRecord
+from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
 
 # Exposed name -> concept. Where two names hold one concept (renamed metrics are exposed twice for some versions) the
@@ -343,6 +345,75 @@ def _decimal(text: str | None) -> float | None:
         return None
 
 
+def identify(ask: Ask) -> Identity | None:
+    """By the owner that ``/v1/models`` names; the metrics alone (a worker of another front end) do too."""
+    models = ask("/v1/models").fields.get("data")
+    first = mapping(models[0]) if isinstance(models, list) and models else {}
+    named = first.get("owned_by") == "vllm"
+    if not named and "\nvllm:num_requests_running" not in ask("/metrics").text:
+        return None
+    version = string(ask("/version").fields.get("version")) if named else None
+    return Identity(version, string(first.get("root")) or string(first.get("id")))
+
+
+def trace_body(window: TraceWindow, version: str | None) -> Mapping[str, object] | None:
+    """The request took no body until 0.32."""
+    if not at_least(version, 0, 32):
+        return None
+    return {"profile_prefix": window.name, "max_iterations": window.steps}
+
+
+def trace_folder(command: Sequence[str], settings: Mapping[str, object]) -> str | None:
+    """Where the server was told to write: its own settings, the flag (as JSON or dotted), the variable until 0.15."""
+    config = mapping(mapping(settings.get("vllm_config")).get("profiler_config"))
+    told = dict(flags(command))
+    stated = mapping(parse(told.get("--profiler-config") or ""))
+    environment = mapping(settings.get("vllm_env")).get("VLLM_TORCH_PROFILER_DIR")
+    dotted = told.get("--profiler-config.torch_profiler_dir")
+    return (
+        string(config.get("torch_profiler_dir"))
+        or string(stated.get("torch_profiler_dir"))
+        or string(dotted or environment)
+    )
+
+
+def _with_nsys(command: Sequence[str]) -> Sequence[str]:
+    options = "-t cuda,nvtx -c cudaProfilerApi --capture-range-end=repeat --trace-fork-before-exec=true"
+    return (
+        "nsys", "profile", *options.split(), "--cuda-graph-trace=node", "-o", "nsys/rank",
+        *command, "--profiler-config.profiler=cuda",
+    )  # fmt: skip
+
+
+LIVE: Final = Live(
+    identify=identify,
+    metrics_needs="start it without --disable-log-stats",
+    settings=("/server_info?config_format=json",),
+    settings_need="start it with VLLM_SERVER_DEV_MODE=1 in its environment (not where strangers can reach it)",
+    steps_logged=lambda facts: switch(facts.get("setting.step_log")),
+    steps_need="start it with --enable-logging-iteration-details, or with our stat logger (docs/record.md)",
+    processes=(
+        ProcessRole("api server", r"VLLM::APIServer|\bvllm\S* serve\b|\bvllm\.entrypoints\."),
+        ProcessRole("engine core", r"VLLM::EngineCore(?:_DP(?P<rank>\d+))?", host=True),
+        ProcessRole("worker", r"VLLM::Worker(?P<rank>(?:_[A-Z]+\d+)*)", host=True),
+        ProcessRole("coordinator", r"VLLM::DPCoordinator"),
+    ),
+    trace=TraceControl(
+        body=trace_body,
+        stops_itself=lambda version: at_least(version, 0, 32),
+        chooses_folder=False,
+        folder=trace_folder,
+        files="*.pt.trace.json*",
+        # The address exists only where a profiler is configured: GET is refused there, and not found elsewhere.
+        available=lambda ask: {405: True, 404: False}.get(ask("/start_profile").status),
+        needs=(
+            'restart it with --profiler-config \'{"profiler":"torch","torch_profiler_dir":"/abs/dir",'
+            '"torch_profiler_with_stack":false,"ignore_frontend":true}\' (until 0.12: VLLM_TORCH_PROFILER_DIR)'
+        ),
+    ),
+    restart={"nsys": _with_nsys},
+)
+
 ENGINE: Final = Engine(
     name="vllm",
     title="vLLM",
@@ -367,4 +438,5 @@ ENGINE: Final = Engine(
     step_record=step_record,
     owner="vllm",
     endpoints=endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True),
+    live=LIVE,
 )

@@ -1,4 +1,4 @@
-"""``profiler doctor``: what can be collected on this machine, and what each missing collector needs."""
+"""``profiler doctor``: what can be collected on this machine or from a server, and what each missing piece needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from pathlib import Path
 import click
 import msgspec
 
+from profiler import registry
 from profiler.cli.main import State, common_options, pass_state
+from profiler.cli.server import client_of, gpu_processes, server_options
+from profiler.collectors.availability import pieces, restarts
+from profiler.collectors.discovery import discover
+from profiler.collectors.host.pyspy import program
+from profiler.collectors.http_client import Client
 
 
 @dataclass(frozen=True)
@@ -26,16 +32,29 @@ class Check:
 
 
 @click.command("doctor")
+@server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 @common_options
 @pass_state
-def command(state: State, as_json: bool) -> int:
-    """Say what can be collected on this machine. Nothing is started, changed or sent.
+def command(
+    state: State,
+    url: str | None,
+    pid: int | None,
+    api_key_env: str | None,
+    api_key_file: Path | None,
+    ca: Path | None,
+    as_json: bool,
+) -> int:
+    """Say what can be collected on this machine, or from a running server. Nothing is started or changed.
 
     \b
     Example:
       profiler doctor
-    """
+      profiler doctor --url http://127.0.0.1:8000
+    """  # fmt: skip
+    if url is not None or pid is not None:
+        with client_of(url, pid, api_key_env, api_key_file, ca) as client:
+            return _server(state, client, as_json)
     checks = all_checks()
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode([asdict(c) for c in checks])).decode() + "\n")
@@ -54,10 +73,53 @@ def command(state: State, as_json: bool) -> int:
     return 0
 
 
+def _server(state: State, client: Client, as_json: bool) -> int:
+    """What the server is, its processes, and every piece of evidence that it can give."""
+    found = discover(client, registry.engines(), gpu_processes)
+    told, restart = pieces(found, client), restarts(found)
+    behind = (*found.identity.workers, *found.identity.unnamed)
+    if as_json:
+        document = {
+            "url": found.url,
+            "engine": found.title,
+            "model": found.identity.model,
+            "behind": list(behind),
+            "processes": [asdict(one) for one in found.processes],
+            "settings": dict(found.facts),
+            "pieces": [asdict(one) for one in told],
+            "restart": restart,
+        }
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+        return 0
+    from rich.table import Table
+    from rich.text import Text
+
+    state.out.print(Text(f"{found.url}: {found.title}, model {found.identity.model or 'not known'}"))
+    for worker in behind:
+        state.out.print(Text(f"  behind it: {worker}"))
+    for one in found.processes:
+        gpus = "" if one.gpus is None else f", GPU {', '.join(map(str, one.gpus))}"
+        rank = "" if one.rank is None else f" {one.rank}"
+        state.out.print(Text(f"  process {one.pid}: {one.role or 'role not known'}{rank}{gpus}"))
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "piece", "found", "to get it"):
+        table.add_column(heading, overflow="fold")
+    for piece in told:
+        mark = Text("yes", style="green") if piece.ready else Text("no", style="yellow")
+        table.add_row(mark, Text(piece.name), Text(piece.found), Text(piece.needs))
+    state.out.print(table)
+    for tool, line in restart.items():
+        state.out.print(Text(f"with {tool}, start the server as: {line}"), soft_wrap=True)
+    return 0
+
+
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order of the table."""
     return (
         Check("reading runs", "diagnosis of files from anywhere", True, f"Python {sys.version.split()[0]}", ""),
+        Check("metrics", "scheduler metrics, settings, engine traces", True, "any server: doctor --url URL", ""),
+        _tool("docker", "the log of a server in a container", "give the log as a file (record --log FILE)"),
+        _tool("journalctl", "the log of a server that is a unit", "give the log as a file (record --log FILE)"),
         _package("torch", "torch", "in-process traces (torch profiler)", "torch"),
         _nvml(),
         _amd(),
@@ -107,7 +169,7 @@ def _tool(name: str, gives: str, advice: str) -> Check:
 
 
 def _pyspy() -> Check:
-    path = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
+    path = program()
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     restricted = scope.exists() and scope.read_text().strip() not in ("0", "")
     found = path or "not installed"

