@@ -21,6 +21,7 @@ from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_row
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
+from profiler.analyzers.repeats import focused, log_rates, repeats_of, typical
 from profiler.analyzers.trust import lost_kernels
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
@@ -41,11 +42,15 @@ def diagnose(
     run_a: Run, run_b: Run, metrics: Sequence[str] = DEFAULT_METRICS, slo: Mapping[str, float] | None = None
 ) -> Diagnosis:
     """Explain B against A. ``slo`` (seconds by ttft, tpot, e2e) adds goodput to the metrics."""
-    run_a, run_b = _distinguished(run_a, run_b)
+    run_a, run_b = distinguished(run_a, run_b)
     bench_a, bench_b = matching(run_a.benches, run_b.benches)
     if bench_a is None or bench_b is None:
         return _without_benchmark(run_a, run_b, bench_a, bench_b)
+    repeats = repeats_of(run_a.benches, bench_a), repeats_of(run_b.benches, bench_b)
+    bench_a, bench_b = typical(repeats[0], bench_a), typical(repeats[1], bench_b)
+    run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
     a, b = measure(run_a, bench_a), measure(run_b, bench_b)
+    noise = spread.between(log_rates(repeats[0]), log_rates(repeats[1]), a.device, b.device)
     values = _values(bench_a, slo), _values(bench_b, slo)
     context = Context(a, b, _clock_ratio(run_a, run_b))
     untrusted = untrusted_traces(a, b)
@@ -55,9 +60,9 @@ def diagnose(
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
     replicas = intervals.replicas_of(a, b, models) if models else []
     played = played_pair(view) if any(metric not in THROUGHPUTS for metric in wanted) else None
-    gaps = tuple(_gap(metric, view, values, replicas, played) for metric in wanted)
-    rules = fairness.check(a, b)
-    runs = _summary(run_a, values[0]), _summary(run_b, values[1])
+    gaps = tuple(_gap(metric, view, values, replicas, played, noise.deviation) for metric in wanted)
+    rules = fairness.check(run_a, run_b, bench_a, bench_b)
+    runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
         schema=SCHEMA,
@@ -69,11 +74,11 @@ def diagnose(
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
         missing=missing,
-        method=_method(view),
+        method=(*_method(view), *_explained(a, repeats[0]), *_explained(b, repeats[1]), noise.told),
     )
 
 
-def _distinguished(run_a: Run, run_b: Run) -> tuple[Run, Run]:
+def distinguished(run_a: Run, run_b: Run) -> tuple[Run, Run]:
     """Runs whose folders are called alike get as much of their paths as tells them apart."""
     if run_a.name != run_b.name:
         return run_a, run_b
@@ -143,11 +148,11 @@ def _gap(
     values: tuple[Mapping[str, float], Mapping[str, float]],
     replicas: Sequence[Replica],
     played: Played | None,
+    deviation: float,
 ) -> Gap:
     a, b = view.a, view.b
     value_a, value_b = values[0][metric], values[1][metric]
     gap = value_b - value_a
-    deviation = spread.of_difference(a.device, b.device)
     ledger, causes = ledger_of(metric, view, values, replicas, played)
     drawn = [replica.gap for replica in replicas]
     factor, additive = 1.0, None
@@ -219,7 +224,8 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
     if a is not None and b is not None and comparable_devices(a, b):
         gaps = (trace_gap(a, b),)
     runs = tuple(
-        _summary(run, {} if bench is None else metrics_of(bench)) for run, bench in ((run_a, bench_a), (run_b, bench_b))
+        summary_of(run, {} if bench is None else metrics_of(bench))
+        for run, bench in ((run_a, bench_a), (run_b, bench_b))
     )
     return Diagnosis(
         schema=SCHEMA,
@@ -247,7 +253,8 @@ def engine_of(run: Run) -> EngineRef:
     return EngineRef(name=str(name.value), version=None if version is None else str(version.value), source=source)
 
 
-def _summary(run: Run, values: Mapping[str, float]) -> RunSummary:
+def summary_of(run: Run, values: Mapping[str, float]) -> RunSummary:
+    """A run as the documents name it, with its metrics."""
     facts = {key: str(fact.value) for key, fact in sorted(run.facts.items()) if key != "engine.command"}
     return RunSummary(
         name=run.name,
@@ -320,6 +327,12 @@ def _method(view: View) -> tuple[str, ...]:
             if toll is not None:
                 warn = " Above 2: the split of host time is only indicative." if toll > HIGH_TOLL else ""
                 lines.append(f"{measured.name}: traced steps take {toll:.2f} times the unprofiled ones.{warn}")
-    one = spread.of_difference(view.a.device, view.b.device)
-    lines.append(f"Spread between starts: {one:.1%} (standard deviation of a difference), assumed for single starts.")
     return tuple(lines)
+
+
+def _explained(measured: Measured, repeats: Sequence[BenchResult]) -> tuple[str, ...]:
+    """Which of several repeats the rows are about."""
+    if len(repeats) < 2:
+        return ()
+    return (f"{measured.name}: {measured.bench.path} stands for {len(repeats)} repeats of its load: its throughput is "
+            "nearest to their mean.",)  # fmt: skip

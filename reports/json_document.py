@@ -8,14 +8,19 @@ from typing import Any, Final
 import msgspec
 
 from profiler.errors import UsageError
+from profiler.model.check import Check
 from profiler.model.diagnosis import Diagnosis
 from profiler.model.inspection import Inspection
 
-_DOCUMENTS: Final[dict[str, type[Diagnosis] | type[Inspection]]] = {"diagnosis": Diagnosis, "inspection": Inspection}
+_DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
+    "diagnosis": Diagnosis,
+    "inspection": Inspection,
+    "check": Check,
+}
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
-def to_json(document: Diagnosis | Inspection) -> str:
+def to_json(document: msgspec.Struct) -> str:
     """The document, indented, ending in a newline. A number that is not finite is written as null."""
     # msgspec writes NaN and infinities as null; lone surrogates can't be encoded and become U+FFFD
     try:
@@ -26,7 +31,7 @@ def to_json(document: Diagnosis | Inspection) -> str:
 
 
 def schema(kind: str) -> str:
-    """The JSON Schema of ``"diagnosis"`` or ``"inspection"``."""
+    """The JSON Schema of the document called ``kind``."""
     if kind not in _DOCUMENTS:
         raise UsageError(f"no document is called {kind!r}; known: {', '.join(_DOCUMENTS)}")
     described = _nullable(msgspec.json.schema(_DOCUMENTS[kind]))

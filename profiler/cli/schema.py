@@ -6,7 +6,7 @@ import click
 
 
 @click.command("schema")
-@click.argument("document", type=click.Choice(["diagnosis", "inspection"]))
+@click.argument("document", type=click.Choice(["diagnosis", "inspection", "check"]))
 def command(document: str) -> None:
     """Print the JSON Schema of a document.
 
