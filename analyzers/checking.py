@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.analyzers.diagnosis import distinguished, matching, problems_of, summary_of
+from profiler.analyzers.diagnosis import matching, problems_of, summary_of
 from profiler.analyzers.fairness import rules
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.repeats import repeats_of, typical
+from profiler.analyzers.run_names import told_apart
 from profiler.model.check import SCHEMA, Check
 from profiler.model.diagnosis import FairnessRule
 from profiler.model.run import Run
@@ -15,7 +16,7 @@ from profiler.model.run import Run
 
 def check(run_a: Run, run_b: Run) -> Check:
     """Every rule over the pair of loads that ``diagnose`` would compare; what of a run has no benchmark is unknown."""
-    run_a, run_b = distinguished(run_a, run_b)
+    run_a, run_b = told_apart((run_a, run_b))
     pair = matching(run_a.benches, run_b.benches)
     benches = [
         None if bench is None else typical(repeats_of(run.benches, bench), bench)

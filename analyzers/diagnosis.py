@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 from profiler.analyzers.causes.hardware import median_clock
 from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
@@ -22,6 +20,7 @@ from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.repeats import focused, log_rates, repeats_of, typical
+from profiler.analyzers.run_names import told_apart
 from profiler.analyzers.trust import lost_kernels
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
@@ -42,7 +41,7 @@ def diagnose(
     run_a: Run, run_b: Run, metrics: Sequence[str] = DEFAULT_METRICS, slo: Mapping[str, float] | None = None
 ) -> Diagnosis:
     """Explain B against A. ``slo`` (seconds by ttft, tpot, e2e) adds goodput to the metrics."""
-    run_a, run_b = distinguished(run_a, run_b)
+    run_a, run_b = told_apart((run_a, run_b))
     bench_a, bench_b = matching(run_a.benches, run_b.benches)
     if bench_a is None or bench_b is None:
         return _without_benchmark(run_a, run_b, bench_a, bench_b)
@@ -76,18 +75,6 @@ def diagnose(
         missing=missing,
         method=(*_method(view), *_explained(a, repeats[0]), *_explained(b, repeats[1]), noise.told),
     )
-
-
-def distinguished(run_a: Run, run_b: Run) -> tuple[Run, Run]:
-    """Runs whose folders are called alike get as much of their paths as tells them apart."""
-    if run_a.name != run_b.name:
-        return run_a, run_b
-    parts = [Path(run.path).resolve().parts for run in (run_a, run_b)]
-    for length in range(2, min(len(p) for p in parts) + 1):
-        one, two = ("/".join(p[-length:]) for p in parts)
-        if one != two:
-            return replace(run_a, name=one), replace(run_b, name=two)
-    return replace(run_a, name=f"{run_a.name} (A)"), replace(run_b, name=f"{run_b.name} (B)")
 
 
 def matching(

@@ -10,12 +10,14 @@ import msgspec
 from profiler.errors import UsageError
 from profiler.model.check import Check
 from profiler.model.diagnosis import Diagnosis
+from profiler.model.goodput import Goodput
 from profiler.model.inspection import Inspection
 
 _DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "diagnosis": Diagnosis,
     "inspection": Inspection,
     "check": Check,
+    "goodput": Goodput,
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

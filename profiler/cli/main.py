@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130
 # Each is a module of this package, imported when its command is asked for.
-COMMANDS: Final = ("check", "demo", "diagnose", "doctor", "inspect", "schema")
+COMMANDS: Final = ("check", "demo", "diagnose", "doctor", "goodput", "inspect", "schema")
 
 
 def _console(stderr: bool) -> Console:

@@ -6,7 +6,7 @@ import click
 
 
 @click.command("schema")
-@click.argument("document", type=click.Choice(["diagnosis", "inspection", "check"]))
+@click.argument("document", type=click.Choice(["diagnosis", "inspection", "check", "goodput"]))
 def command(document: str) -> None:
     """Print the JSON Schema of a document.
 
