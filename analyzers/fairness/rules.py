@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from profiler.analyzers.fairness import client, conditions, model, results, tuning, work
+from profiler.analyzers.fairness import (
+    client,
+    conditions,
+    measuring,
+    model,
+    quality,
+    releases,
+    results,
+    streaming,
+    tuning,
+    work,
+)
 from profiler.analyzers.fairness.rule import Rule
 from profiler.analyzers.fairness.side import Side
 from profiler.model.diagnosis import FairnessRule
@@ -19,9 +30,13 @@ RULES: Final[tuple[Rule, ...]] = (
     *model.RULES,
     *work.RULES,
     *conditions.RULES,
+    *measuring.RULES,
     *tuning.RULES,
+    *releases.RULES,
     *client.RULES,
+    *streaming.RULES,
     *results.RULES,
+    *quality.RULES,
 )
 
 

@@ -1,9 +1,7 @@
-"""Each engine tuned, by the same effort: settings, capacity, layout, releases."""
+"""Each engine tuned, by the same effort: settings, capacity, layout."""
 
 from __future__ import annotations
 
-import re
-from datetime import date
 from typing import Final
 
 from profiler.analyzers.fairness.needs import two_engines
@@ -25,10 +23,7 @@ FULL: Final = 0.90
 PINNED: Final = 0.20
 GRAPH_SHARES: Final = 0.10
 MOST_TRIALS: Final = 2.0
-MOST_DAYS: Final = 90
 LAYOUT: Final = ("setting.tensor_parallel", "setting.pipeline_parallel", "setting.data_parallel")
-# A version that no release has: a development build, or a commit behind the number.
-_UNRELEASED: Final = re.compile(r"\bdev\d*\b|\.dev|dirty|\+g[0-9a-f]{6,}|\.d\d{8}", re.I)
 
 
 def _tuned(a: Side, b: Side) -> Finding:
@@ -212,41 +207,6 @@ def _same_speculation(a: Side, b: Side) -> Finding:
     return passed("none on both sides" if used[0] == "none" else "the same on both sides", *shown)
 
 
-def _released(a: Side, b: Side) -> Finding:
-    key = "engine.version"
-    shown = stated("version", a, b, key)
-    if a.fact(key) is None or b.fact(key) is None:
-        return unknown("not both runs state their engine's version", shown, fix="keep the server's log")
-    built = [side.run.name for side in (a, b) if _UNRELEASED.search(str(side.fact(key)))]
-    if built:
-        return failed(
-            f"{' and '.join(built)} runs a build that no release has",
-            shown,
-            fix="measure a release, or publish the commit",
-        )
-    return passed("both state a release", shown)
-
-
-def _day(side: Side) -> date | None:
-    try:
-        return date.fromisoformat(str(side.fact("engine.released"))[:10])
-    except ValueError:
-        return None
-
-
-def _same_age(a: Side, b: Side) -> Finding:
-    if a.fact("engine.name") is not None and all(a.fact(k) == b.fact(k) for k in ("engine.name", "engine.version")):
-        return inapplicable("one engine and version")
-    days = _day(a), _day(b)
-    shown = stated("released", a, b, "engine.released")
-    if days[0] is None or days[1] is None:
-        return unknown("the day of a release is in no file", shown, fix="say engine.released (2026-11-30) in run.json")
-    apart = abs((days[1] - days[0]).days)
-    if apart > MOST_DAYS:
-        return failed(f"the releases are {apart} days apart", shown, fix="compare releases of one time")
-    return passed(f"released {apart} days apart", shown)
-
-
 RULES: Final = (
     Rule("F-29", "tuned", "warn", _tuned),
     Rule("F-30", "same_tuning_effort", "warn", _same_tuning_effort),
@@ -255,6 +215,4 @@ RULES: Final = (
     Rule("F-33", "graphs_alike", "warn", _graphs_alike),
     Rule("F-34", "devices_counted", "block", _devices_counted),
     Rule("F-35", "same_speculation", "warn", _same_speculation),
-    Rule("F-36", "released", "warn", _released),
-    Rule("F-37", "same_age", "warn", _same_age),
 )
