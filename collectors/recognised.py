@@ -215,13 +215,6 @@ SERVERS: Final = (
         rb"(?m)\A(?:\d\.\d\d\.\d\d\d\.\d\d\d [IWED] |\[transformers\]|[^\n]*: UserWarning: mlx_lm)",
         "the log of a server whose lines are not known",
     ),
-    _row(
-        "kubernetes",
-        0.85,
-        rb"(?m)\A\s*apiVersion: \S+\nkind: ",
-        "a Kubernetes manifest",
-        "the flags in it are not read; add run.json",
-    ),
 )
 
 PAPERS: Final = (

@@ -248,6 +248,8 @@ def test_the_cross_engine_pair_shows_its_bursting_client_and_its_unequal_prompts
         ("dstack-pd/2p2d_conc32_in2048_out128_20250922_063704.json",
          "dstack-pd/1p3d_conc32_in2048_out128_20250923_033843.json", {"same_output_tokens": "block", "percentiles": "warn"}),
         ("aiperf/c1", "aiperf/c2", {"same_load": "block"}),
+        ("inference-perf/vllm", "inference-perf/vllm+quantization",
+         {"same_precision": "block", "same_prompt_tokens": "block", "same_cache_state": "warn", "percentiles": "warn"}),
         ("inference-perf/vllm", "inference-perf/vllm+v0_engine", {"same_prompt_tokens": "block", "percentiles": "warn"}),
     ],
 )  # fmt: skip
