@@ -17,7 +17,7 @@ from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
-from profiler.analyzers.goodput import goodput
+from profiler.analyzers.goodput import goodput, goodput_interval
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.repeats import focused, log_rates, repeats_of, typical
 from profiler.analyzers.run_names import told_apart
@@ -30,6 +30,7 @@ from profiler.model.diagnosis import (
     DocumentProblem,
     EngineRef,
     Gap,
+    Interval,
     RunSummary,
 )
 from profiler.model.problem import Problem
@@ -59,7 +60,7 @@ def diagnose(
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
     replicas = intervals.replicas_of(a, b, models) if models else []
     played = played_pair(view) if any(metric not in THROUGHPUTS for metric in wanted) else None
-    gaps = tuple(_gap(metric, view, values, replicas, played, noise.deviation) for metric in wanted)
+    gaps = tuple(_gap(metric, view, values, replicas, played, noise.deviation, slo) for metric in wanted)
     rules = fairness.check(run_a, run_b, bench_a, bench_b)
     runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
@@ -136,6 +137,7 @@ def _gap(
     replicas: Sequence[Replica],
     played: Played | None,
     deviation: float,
+    slo: Mapping[str, float] | None,
 ) -> Gap:
     a, b = view.a, view.b
     value_a, value_b = values[0][metric], values[1][metric]
@@ -143,6 +145,7 @@ def _gap(
     ledger, causes = ledger_of(metric, view, values, replicas, played)
     drawn = [replica.gap for replica in replicas]
     factor, additive = 1.0, None
+    interval: Interval | None
     if metric in THROUGHPUTS:
         work = _work(metric, a.bench), _work(metric, b.bench)
         seconds = a.duration / max(a.tokens, 1), b.duration / max(b.tokens, 1)
@@ -155,7 +158,7 @@ def _gap(
             scale = work[0] / max(a.tokens, 1)
             interval = low * scale, high * scale
     elif metric == "goodput":
-        interval = None
+        interval = goodput_interval(a.bench, b.bench, slo or {}, deviation)
     else:
         interval = intervals.latency_interval(a.bench, b.bench, metric, deviation)
     bounds = {} if ledger is None else intervals.cause_intervals(ledger, causes, deviation)

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.gap.intervals import blocks
+from profiler.analyzers.gap.spread import NORMAL_95
 from profiler.analyzers.metrics import tpot
 from profiler.model.requests import BenchResult, Bools
 
@@ -39,6 +40,24 @@ def goodput(bench: BenchResult, slo: Mapping[str, float]) -> float | None:
     """Requests/s within every bound of ``slo``; None where the file has no per-request records."""
     met = good(bench, slo)
     return None if met is None or bench.duration <= 0 else float(met.sum()) / bench.duration
+
+
+def goodput_interval(
+    a: BenchResult, b: BenchResult, slo: Mapping[str, float], deviation: float
+) -> tuple[float, float] | None:
+    """95% interval of B's goodput minus A's; None where a file has no per-request records. ``deviation``: of the log
+    ratio of two starts."""
+    rates, parts = [], []
+    for bench in (a, b):
+        met, rate = good(bench, slo), goodput(bench, slo)
+        if met is None or rate is None or not len(met):
+            return None
+        low, high = attainment_interval([met])
+        share = float(met.mean())
+        parts.append(max(share - low, high - share) * len(met) / bench.duration)
+        rates.append(rate)
+    half = float(np.hypot(np.hypot(parts[0], parts[1]), NORMAL_95 * deviation * 0.5 * sum(rates)))
+    return rates[1] - rates[0] - half, rates[1] - rates[0] + half
 
 
 def attainment_interval(repeats: Sequence[Bools]) -> tuple[float, float]:

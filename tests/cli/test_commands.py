@@ -249,7 +249,9 @@ def test_more_than_two_runs_are_each_compared_to_the_first(
 def test_an_objective_adds_goodput(invoke: Invoke, runs: tuple[Path, Path]) -> None:
     out = invoke("diagnose", *runs, "--slo", "ttft=500ms,tpot=3ms", "--json", "-")[1]
     gaps = {g["metric"]: g for g in json.loads(out)["gaps"]}
-    assert gaps["goodput"]["a"] == 20.0 and gaps["goodput"]["b"] < 10.0
+    gap = gaps["goodput"]
+    assert gap["a"] == 20.0 and gap["b"] < 10.0 and gap["winner"] == "a"
+    assert gap["interval"][0] < gap["gap"] < gap["interval"][1] < 0.0
 
 
 def test_a_metric_is_explained_alone(invoke: Invoke, runs: tuple[Path, Path]) -> None:
