@@ -197,3 +197,31 @@ def test_one_rate_in_common_is_no_winner_and_curves_over_one_user_are_ranges() -
     document = curves([open_run(folder / name) for name in ("vllm", "vllm+quantization")], {})
     assert [(s.at, s.leader) for s in document.equal_load] == [(1.0, None)]
     assert {r.leader for r in document.ranges if r.axis == "tokens/s of one user"} == {"vllm+quantization", None}
+
+
+def test_a_repeat_is_explained_without_what_was_recorded_of_the_others() -> None:
+    from profiler.analyzers.repeats import focused, repeats_of, typical
+    from profiler.model.metrics import MetricsSnapshot
+
+    results = [bench(0.05, 0.01, duration=50.0 + i, path=f"start-{i}/bench.json") for i in range(3)]
+    scrapes = tuple(
+        MetricsSnapshot(path=path, engine="e", order=0, seconds=None, values={})
+        for path in ("start-0/a.prom", "start-1/a.prom", "start-1/deep/b.prom", "start-2/a.prom", "shared.prom")
+    )
+    whole = replace(run("a", *results), snapshots=scrapes)
+    repeats = repeats_of(whole.benches, results[0])
+    assert list(repeats) == results
+    chosen = typical(repeats, results[0])
+    assert chosen is results[1]
+    kept = focused(whole, chosen, repeats)
+    assert [s.path for s in kept.snapshots] == ["start-1/a.prom", "start-1/deep/b.prom", "shared.prom"]
+    assert focused(whole, chosen, (chosen,)) is whole
+    assert repeats_of(whole.benches, bench(0.05, 0.01, max_concurrency=5)) == ()
+
+
+def test_runs_called_alike_are_told_apart() -> None:
+    from profiler.analyzers.run_names import told_apart
+
+    runs = [replace(run("c1"), path=path) for path in ("/x/one/c1", "/x/two/c1")] + [run("b")]
+    assert [one.name for one in told_apart(runs)] == ["one/c1", "two/c1", "b"]
+    assert [one.name for one in told_apart([runs[0], runs[0]])] == ["c1 (A)", "c1 (B)"]
