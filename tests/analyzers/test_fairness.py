@@ -4,7 +4,7 @@ runs what a careful reader of their files would find."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from profiler import open_run
 from profiler.analyzers.checking import check as checked
 from profiler.analyzers.fairness.rules import RULES, check
 from profiler.model.check import Check
+from profiler.model.counters import GpuCounters
 from profiler.model.diagnosis import FairnessRule
 from profiler.model.fact import Fact
 from profiler.model.metrics import MetricsSnapshot
 from profiler.model.requests import BenchResult, Outputs, RequestTable
 from profiler.model.run import Run
+from profiler.model.steps import EngineLog, StepTable
+from profiler.model.trace import EventTable, Trace
 from tests.strategies import CORPUS, ROOT
 
 N = 40
@@ -153,6 +156,84 @@ def test_one_planted_difference_fails_its_rule_and_equal_runs_do_not(rule: str) 
         assert found.fix and found.detail
         assert rule in ("one_definition", "same_model_code") or found.evidence
     assert answer(rule, base, replace(base, name="again")).status != "fail" or rule in ("repeatable", "scope")
+
+
+def sampled(clock: float, throttled: float = 0.0) -> GpuCounters:
+    ones = np.ones(50)
+    return GpuCounters("gpu.csv", ones, np.zeros(50, np.int64), clock * ones, 2e9 * ones, ones, ones, throttled * ones)
+
+
+def logged(every_step: bool) -> EngineLog:
+    return EngineLog("server.log", "one", StepTable.build(0), every_step)
+
+
+def traced(start: float) -> Trace:
+    """A trace of one second that began at this second of the epoch."""
+    columns = {f.name: np.zeros(1, np.int64) for f in fields(EventTable)}
+    return Trace("t.json", EventTable(**columns | {"duration": np.array([10**9])}), (), (), (), base=int(start * 1e9))  # type: ignore[arg-type]
+
+
+PLANTED: dict[str, tuple[str, str, Change, Change]] = {
+    "same_clocks": ("fail", "warn", lambda: run(counters=(sampled(1.5e9),)), lambda: run(counters=(sampled(1.9e9),))),
+    "throttled": ("fail", "warn", lambda: run(counters=(sampled(1.5e9),)), lambda: run(counters=(sampled(1.5e9, 1.0),))),
+    "equal clocks": ("pass", "warn", lambda: run(counters=(sampled(1.5e9),)), lambda: run(counters=(sampled(1.5e9),))),
+    "cache_hits_alike": ("fail", "warn", lambda: hits(90), lambda: hits(10)),
+    "same_cache_state": ("fail", "block", lambda: hits(90), lambda: hits(10)),
+    "enough_for_p99": ("fail", "warn", run, run),
+    "tuned": ("fail", "warn", lambda: run(facts={"engine.tuned": True}),
+              lambda: run(facts={"engine.name": "two", "engine.tuned": False})),
+    "same_tuning_effort": ("fail", "warn", lambda: run(facts={"engine.tuning_trials": 30}),
+                           lambda: run(facts={"engine.name": "two", "engine.tuning_trials": 2})),
+    "same_kv_capacity": ("fail", "warn", lambda: used(0.99, 10_000), lambda: used(0.4, 20_000)),
+    "batch_limit_alike": ("fail", "warn", lambda: running(256), lambda: running(40)),
+    "same_age": ("fail", "warn", lambda: run(facts={"engine.released": "2026-01-01"}),
+                 lambda: run(facts={"engine.version": "2.0.0", "engine.released": "2026-06-01"})),
+    "first_token_real": ("fail", "block", lambda: served(0.055), lambda: served(0.2)),
+    "first tokens as served": ("pass", "block", lambda: served(0.055), lambda: served(0.05)),
+    "client_free": ("fail", "warn", lambda: served(0.055), lambda: served(0.03)),
+    "not_profiled": ("fail", "block", run, lambda: profiled(105.0)),
+    "traced apart": ("pass", "block", run, lambda: profiled(300.0)),
+    "same_logging": ("fail", "info", lambda: run(logs=(logged(True),)), lambda: run(logs=(logged(False),))),
+    "curves": ("fail", "warn", run, run),
+    "percentiles": ("fail", "warn", run, lambda: run(result=bench(requests=None))),
+}  # fmt: skip
+RULE_OF = {
+    "throttled": "same_clocks", "equal clocks": "same_clocks", "first tokens as served": "first_token_real",
+    "traced apart": "not_profiled",
+}  # fmt: skip
+
+
+def hits(share: float) -> Run:
+    ends = scrape(0, prefix_queries=0, prefix_hits=0), scrape(1, prefix_queries=100, prefix_hits=share)
+    return run(facts={"setting.prefix_cache": True}, snapshots=ends)
+
+
+def used(share: float, tokens: int) -> Run:
+    busy = tuple(scrape(i, running_requests=3, kv_usage=share) for i in range(2))
+    return run(facts={"setting.kv_tokens": tokens}, snapshots=busy)
+
+
+def running(sequences: float) -> Run:
+    return run(snapshots=tuple(scrape(i, running_requests=sequences) for i in range(2)))
+
+
+def served(ttft: float) -> Run:
+    ends = (
+        scrape(0, ttft_seconds_count=0, ttft_seconds_sum=0),
+        scrape(1, ttft_seconds_count=N, ttft_seconds_sum=N * ttft),
+    )
+    return run(snapshots=ends)
+
+
+def profiled(start: float) -> Run:
+    return run(facts={"workload.measured_window_epoch": [100.0, 200.0]}, traces=(traced(start),))
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_what_other_files_show_is_found(what: str) -> None:
+    status, severity, one, two = PLANTED[what]
+    found = answer(RULE_OF.get(what, what), one(), replace(two(), name="run-B"))
+    assert (found.status, found.severity) == (status, severity), found
 
 
 def test_what_is_not_known_is_never_a_pass() -> None:
