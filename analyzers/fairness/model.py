@@ -49,6 +49,12 @@ def _one_definition(a: Side, b: Side) -> Finding:
     tools = pair("tool", (one.tool, two.tool))
     if one.tool == two.tool:
         return passed(f"both measured by {one.tool}", tools)
+    clocks = [load.metadata.get("clock", "client") for load in loads]
+    if clocks[0] != clocks[1]:
+        detail = (
+            f"times of the {clocks[0]} against times of the {clocks[1]}: no TTFT or E2E of one is that of the other"
+        )
+        return failed(detail, tools, fix="measure both with one tool")
     if one.requests is not None and two.requests is not None:
         return passed("all metrics recomputed from both tools' records", tools)
     return failed(
