@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from profiler.analyzers.causes.hardware import median_clock
@@ -21,11 +19,13 @@ from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
-from profiler.analyzers.goodput import goodput
+from profiler.analyzers.goodput import goodput, goodput_interval
 from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.recommend import recommended
+from profiler.analyzers.repeats import focused, log_rates, repeats_of, typical
+from profiler.analyzers.run_names import told_apart
 from profiler.analyzers.trust import lost_kernels
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
@@ -34,6 +34,7 @@ from profiler.model.diagnosis import (
     Diagnosis,
     DocumentProblem,
     Gap,
+    Interval,
     Recommendation,
     RunSummary,
 )
@@ -55,11 +56,15 @@ def diagnose(
 ) -> Diagnosis:
     """Explain B against A. ``slo`` (seconds by ttft, tpot, e2e) adds goodput to the metrics; ``engines`` are those
     whose knobs may be recommended."""
-    run_a, run_b = _distinguished(run_a, run_b)
+    run_a, run_b = told_apart((run_a, run_b))
     bench_a, bench_b = matching(run_a.benches, run_b.benches)
     if bench_a is None or bench_b is None:
         return _without_benchmark(run_a, run_b, bench_a, bench_b)
+    repeats = repeats_of(run_a.benches, bench_a), repeats_of(run_b.benches, bench_b)
+    bench_a, bench_b = typical(repeats[0], bench_a), typical(repeats[1], bench_b)
+    run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
     a, b = measure(run_a, bench_a), measure(run_b, bench_b)
+    noise = spread.between(log_rates(repeats[0]), log_rates(repeats[1]), a.device, b.device)
     values = _values(bench_a, slo), _values(bench_b, slo)
     context = Context(a, b, _clock_ratio(run_a, run_b))
     untrusted = untrusted_traces(a, b)
@@ -69,9 +74,9 @@ def diagnose(
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
     replicas = intervals.replicas_of(a, b, models) if models else []
     played = played_pair(view) if any(metric not in THROUGHPUTS for metric in wanted) else None
-    gaps = tuple(_gap(metric, view, values, replicas, played) for metric in wanted)
-    rules = fairness.check(a, b)
-    runs = _summary(run_a, values[0]), _summary(run_b, values[1])
+    gaps = tuple(_gap(metric, view, values, replicas, played, noise.deviation, slo) for metric in wanted)
+    rules = fairness.check(run_a, run_b, bench_a, bench_b)
+    runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
         schema=SCHEMA,
@@ -83,7 +88,7 @@ def diagnose(
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
         missing=missing,
-        method=_method(view),
+        method=(*_method(view), *_explained(a, repeats[0]), *_explained(b, repeats[1]), noise.told),
         roles=role_rows(a.traced, b.traced),
         curves=(*curves_of(a, "a"), *curves_of(b, "b")),
     )
@@ -104,18 +109,6 @@ def _recommendations(
         return recommended(loser, engine, winner, first.metric, slo)[:_MOST_KNOBS]
     except NotPredictable:
         return ()
-
-
-def _distinguished(run_a: Run, run_b: Run) -> tuple[Run, Run]:
-    """Runs whose folders are called alike get as much of their paths as tells them apart."""
-    if run_a.name != run_b.name:
-        return run_a, run_b
-    parts = [Path(run.path).resolve().parts for run in (run_a, run_b)]
-    for length in range(2, min(len(p) for p in parts) + 1):
-        one, two = ("/".join(p[-length:]) for p in parts)
-        if one != two:
-            return replace(run_a, name=one), replace(run_b, name=two)
-    return replace(run_a, name=f"{run_a.name} (A)"), replace(run_b, name=f"{run_b.name} (B)")
 
 
 def matching(
@@ -176,14 +169,16 @@ def _gap(
     values: tuple[Mapping[str, float], Mapping[str, float]],
     replicas: Sequence[Replica],
     played: Played | None,
+    deviation: float,
+    slo: Mapping[str, float] | None,
 ) -> Gap:
     a, b = view.a, view.b
     value_a, value_b = values[0][metric], values[1][metric]
     gap = value_b - value_a
-    deviation = spread.of_difference(a.device, b.device)
     ledger, causes = ledger_of(metric, view, values, replicas, played)
     drawn = [replica.gap for replica in replicas]
     factor, additive = 1.0, None
+    interval: Interval | None
     if metric in THROUGHPUTS:
         work = _work(metric, a.bench), _work(metric, b.bench)
         seconds = a.duration / max(a.tokens, 1), b.duration / max(b.tokens, 1)
@@ -196,7 +191,7 @@ def _gap(
             scale = work[0] / max(a.tokens, 1)
             interval = low * scale, high * scale
     elif metric == "goodput":
-        interval = None
+        interval = goodput_interval(a.bench, b.bench, slo or {}, deviation)
     else:
         interval = intervals.latency_interval(a.bench, b.bench, metric, deviation)
     bounds = {} if ledger is None else intervals.cause_intervals(ledger, causes, deviation)
@@ -252,7 +247,8 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
     if a is not None and b is not None and comparable_devices(a, b):
         gaps = (trace_gap(a, b),)
     runs = tuple(
-        _summary(run, {} if bench is None else metrics_of(bench)) for run, bench in ((run_a, bench_a), (run_b, bench_b))
+        summary_of(run, {} if bench is None else metrics_of(bench))
+        for run, bench in ((run_a, bench_a), (run_b, bench_b))
     )
     return Diagnosis(
         schema=SCHEMA,
@@ -271,7 +267,8 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
     )
 
 
-def _summary(run: Run, values: Mapping[str, float]) -> RunSummary:
+def summary_of(run: Run, values: Mapping[str, float]) -> RunSummary:
+    """A run as the documents name it, with its metrics."""
     facts = {key: str(fact.value) for key, fact in sorted(run.facts.items()) if key != "engine.command"}
     return RunSummary(
         name=run.name,
@@ -344,6 +341,12 @@ def _method(view: View) -> tuple[str, ...]:
             if toll is not None:
                 warn = " Above 2: the split of host time is only indicative." if toll > HIGH_TOLL else ""
                 lines.append(f"{measured.name}: traced steps take {toll:.2f} times the unprofiled ones.{warn}")
-    one = spread.of_difference(view.a.device, view.b.device)
-    lines.append(f"Spread between starts: {one:.1%} (standard deviation of a difference), assumed for single starts.")
     return tuple(lines)
+
+
+def _explained(measured: Measured, repeats: Sequence[BenchResult]) -> tuple[str, ...]:
+    """Which of several repeats the rows are about."""
+    if len(repeats) < 2:
+        return ()
+    return (f"{measured.name}: {measured.bench.path} stands for {len(repeats)} repeats of its load: its throughput is "
+            "nearest to their mean.",)  # fmt: skip

@@ -46,6 +46,9 @@ def verdict_of(
         return _verdict("insufficient evidence", None, headline, rest, missing)
     described = _described(primary, runs)
     blocking = [r for r in rules if r.severity == "block" and r.status == "fail"]
+    if [r.rule for r in blocking] == ["no_crossing"]:
+        headline = f"No winner is named between {a} and {b}: {blocking[0].detail}."
+        return _verdict("insufficient evidence", None, headline, described, [f"no_crossing: {blocking[0].detail}"])
     if blocking:
         reasons = [f"{r.rule}: {r.detail}" for r in blocking]
         return _verdict("not comparable", None, f"Not comparable: {blocking[0].detail}.", described, reasons)
@@ -57,7 +60,15 @@ def verdict_of(
             reasons.append(f"the 95% interval of the gap, {low:+.4g} to {high:+.4g} tokens/s, holds zero")
         rest = f"What differs all the same: {'; '.join(differences)}." if differences else ""
         return _verdict("no difference", None, headline, rest, reasons)
-    return _verdict("winner", primary.winner, described, _why(primary), ())
+    return _verdict("winner", primary.winner, described, _why(primary), _unchecked(rules))
+
+
+def _unchecked(rules: Sequence[FairnessRule]) -> tuple[str, ...]:
+    """A line that names the blocking rules that no file could answer."""
+    names = [rule.rule for rule in rules if rule.severity == "block" and rule.status == "unknown"]
+    if not names:
+        return ()
+    return (f"Not checked for want of data, of the rules that would forbid a verdict: {', '.join(names)}.",)
 
 
 def _verdict(status: Status, winner: Winner | None, headline: str, rest: str, reasons: Sequence[str]) -> Verdict:

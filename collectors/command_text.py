@@ -31,6 +31,9 @@ _WORKLOAD: Final = {
     "--num-warmups": "warmups",
     "--warmup-requests": "warmups",
     "--temperature": "temperature",
+    "--top-p": "top_p",
+    "--top-k": "top_k",
+    "--endpoint": "endpoint",
     "--ignore-eos": "ignore_eos",
     "--burstiness": "burstiness",
 }

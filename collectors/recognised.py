@@ -142,15 +142,6 @@ BENCHMARKS: Final = (
     ),
     _row("llmd_schema", 0.85, _keys(rb"\$defs", rb"description"), "a JSON schema"),
     _row(
-        "simulator_meta", 0.8, _keys(rb"schema_version", rb"engine_kwargs"), "the settings of a simulator's recording"
-    ),
-    _row(
-        "simulator_requests",
-        0.8,
-        _keys(rb"request_id", rb"input_toks", rb"arrival_time"),
-        "a simulator's request records",
-    ),
-    _row(
         "simulator_series",
         0.8,
         rb"\At,prompt_throughput,gen_throughput,",
@@ -214,13 +205,6 @@ SERVERS: Final = (
         0.6,
         rb"(?m)\A(?:\d\.\d\d\.\d\d\d\.\d\d\d [IWED] |\[transformers\]|[^\n]*: UserWarning: mlx_lm)",
         "the log of a server whose lines are not known",
-    ),
-    _row(
-        "kubernetes",
-        0.85,
-        rb"(?m)\A\s*apiVersion: \S+\nkind: ",
-        "a Kubernetes manifest",
-        "the flags in it are not read; add run.json",
     ),
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Final
 
-from profiler.collectors import manifest, recognised
+from profiler.collectors import kubernetes, manifest, recognised
 from profiler.collectors.engines import ENGINES
 from profiler.collectors.gpu import FORMATS as GPU_FORMATS
 from profiler.collectors.host import FORMATS as HOST_FORMATS
@@ -32,6 +32,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     *GPU_FORMATS,
     *HOST_FORMATS,
     *manifest.FORMATS,
+    *kubernetes.FORMATS,
     *recognised.FORMATS,
 )
 

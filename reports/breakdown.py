@@ -104,6 +104,13 @@ def ordered_rules(rules: Sequence[FairnessRule]) -> list[FairnessRule]:
     return sorted(rules, key=lambda rule: (status.index(rule.status), severity.index(rule.severity)))
 
 
+def counted(rules: Sequence[FairnessRule]) -> str:
+    """``60 rules: 12 failed, 20 not known, 25 passed, 3 not applicable``."""
+    named = (("fail", "failed"), ("unknown", "not known"), ("pass", "passed"), ("not applicable", "not applicable"))
+    counts = [(sum(rule.status == status for rule in rules), word) for status, word in named]
+    return f"{len(rules)} rules: " + ", ".join(f"{count} {word}" for count, word in counts if count)
+
+
 def _shareless(gap: Gap) -> Gap:
     def bare(parts: Sequence[Part]) -> tuple[Part, ...]:
         return tuple(replace(part, share=None) for part in parts)

@@ -8,14 +8,18 @@ from typing import Any, Final
 import msgspec
 
 from profiler.errors import UsageError
+from profiler.model.check import Check
 from profiler.model.diagnosis import Diagnosis
+from profiler.model.goodput import Goodput
 from profiler.model.inspection import Inspection
 from profiler.model.recommendation import RecommendationDocument, WhatIfDocument
 
-Document = Diagnosis | Inspection | RecommendationDocument | WhatIfDocument
+Document = Diagnosis | Inspection | Check | Goodput | RecommendationDocument | WhatIfDocument
 _DOCUMENTS: Final[dict[str, type[Document]]] = {
     "diagnosis": Diagnosis,
     "inspection": Inspection,
+    "check": Check,
+    "goodput": Goodput,
     "recommendation": RecommendationDocument,
     "whatif": WhatIfDocument,
 }

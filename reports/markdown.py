@@ -85,8 +85,8 @@ def _breakdown(gap: Gap, side: tuple[str, str]) -> str:
         cells += [token.signed(row.per_token)] if additive else []
         cells = [f"**{cell}**" for cell in cells] if row.kind == "total" else cells
         body.append([*cells, escape(row.summary)])
-    table = _table([*titles, "why"], body, figures=len(titles) - 1)
-    return "\n".join([f"#### {escape(wording.title(gap.metric))}", "", head, "", *table])
+    lines = table([*titles, "why"], body, figures=len(titles) - 1)
+    return "\n".join([f"#### {escape(wording.title(gap.metric))}", "", head, "", *lines])
 
 
 def _others(gaps: Iterable[Gap], side: tuple[str, str]) -> list[str]:
@@ -102,7 +102,7 @@ def _others(gaps: Iterable[Gap], side: tuple[str, str]) -> list[str]:
         cells += [numbers.signed_percent(gap.relative), scale.interval(gap.interval), wording.outcome(gap, *side)]
         body.append([escape(cell, 80) for cell in cells])
     titles = ["metric", escape(side[0], 60), escape(side[1], 60), "gap", "relative", wording.INTERVAL, ""]
-    return _table(titles, body, figures=5)
+    return table(titles, body, figures=5)
 
 
 def _rest(diagnosis: Diagnosis) -> list[str]:
@@ -145,6 +145,7 @@ def _list(title: str, lines: list[str]) -> list[str]:
     return ["\n".join([f"#### {title}", "", *shown])]
 
 
-def _table(titles: list[str], body: list[list[str]], figures: int) -> list[str]:
+def table(titles: list[str], body: list[list[str]], figures: int) -> list[str]:
+    """The lines of a table; ``figures`` columns after the first hold numbers. Cells are taken as they are."""
     rule = ["---", *["---:"] * figures, *["---"] * (len(titles) - figures - 1)]
     return [f"| {' | '.join(cells)} |" for cells in [titles, rule, *body]]

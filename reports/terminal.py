@@ -12,7 +12,7 @@ from rich.text import Text
 from profiler.model.diagnosis import Cause, Diagnosis, DocumentProblem, FairnessRule, Gap
 from profiler.model.inspection import Inspection
 from profiler.reports import numbers, terminal_tables, wording
-from profiler.reports.breakdown import names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
+from profiler.reports.breakdown import counted, names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
 from profiler.reports.safe_text import plain
 
 _MARK = {"error": "red", "warning": "yellow", "fail": "red", "unknown": "yellow"}
@@ -134,11 +134,9 @@ def _evidence(label: str, cause: Cause, gap: Gap, side: tuple[str, str], console
 def _fairness(rules: Iterable[FairnessRule], console: Console, side: tuple[str, str], verbose: bool) -> None:
     every = ordered_rules(list(rules))
     shown = every if verbose else [rule for rule in every if rule.status == "fail"]
-    unknown = sum(rule.status == "unknown" for rule in every)
-    passed = sum(rule.status == "pass" for rule in every)
     if not every:
         return
-    _heading(console, "Fairness", f"{passed} of {len(every)} rules passed, {unknown} not known")
+    _heading(console, "Fairness", counted(every))
     for rule in shown:
         _marked(console, rule.status, f"{rule.rule} ({rule.severity})", rule.detail)
         if rule.fix and rule.status != "pass":

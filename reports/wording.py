@@ -51,7 +51,7 @@ STATUS: Final = {
 }
 
 _WORD: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E latency", "slo": "SLO", "gpu": "GPU"}
-_SECONDS: Final = ("ttft", "tpot", "itl", "e2e", "latency", "duration", "seconds")
+_SECONDS: Final = ("ttft", "tpot", "itl", "e2e", "latency", "duration", "delay", "seconds")
 
 
 def metric(name: str) -> str:
@@ -67,6 +67,8 @@ def title(name: str) -> str:
 
 def metric_unit(name: str) -> str:
     """The unit of a run's metric, which the document states only for metrics that have a gap."""
+    if name == "achieved_rate":
+        return "requests/s"
     if "throughput" in name:
         return "requests/s" if "request" in name else "tokens/s"
     if name.startswith("goodput"):

@@ -1,4 +1,4 @@
-"""How far two starts of one engine differ when nothing was changed: the floor of what a single pair can claim.
+"""How far two starts of one engine differ when nothing was changed: the floor of what a pair can claim.
 
 Repeats measure it. A single run of each side can't, so it is taken from pairs that were started twice:
 
@@ -9,16 +9,78 @@ Repeats measure it. A single run of each side can't, so it is taken from pairs t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 # Standard deviation of log throughput between starts of the same engine, by kind of device.
 OF_ONE_START: Final = {"cpu": 0.097, "gpu": 0.005}
 UNKNOWN_DEVICE: Final = 0.02
 NORMAL_95: Final = 1.96
+# Student's t at 95% for one degree of freedom and more; further ones follow from its expansion.
+STUDENT_95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """``deviation``: what stands for the standard deviation of the log ratio of the two values that are compared, so
+    that NORMAL_95 of it on each side is the 95% interval. ``told`` says where it comes from."""
+
+    deviation: float
+    told: str
 
 
 def of_difference(device_a: str | None, device_b: str | None) -> float:
     """Standard deviation of the log ratio of two single starts."""
-    one = OF_ONE_START.get(device_a or "", UNKNOWN_DEVICE)
-    two = OF_ONE_START.get(device_b or "", UNKNOWN_DEVICE)
-    return float((one * one + two * two) ** 0.5)
+    return float(np.hypot(_assumed(device_a), _assumed(device_b)))
+
+
+def between(
+    rates_a: Sequence[float], rates_b: Sequence[float], device_a: str | None = None, device_b: str | None = None
+) -> Spread:
+    """The spread of two values that stand for their repeats: the one of each side that is nearest to their mean.
+
+    ``rates`` are log throughputs of each side's repeats. Repeats of both sides are pooled, Student's t stands for how
+    few they are, the distance of the value to the mean is added, and a gap below the largest distance between two
+    repeats of one side is never called. A side without repeats is taken to spread as its kind of device is assumed to,
+    or as the other side was measured to, whichever is more.
+    """
+    sides = [np.asarray(rates, np.float64) for rates in (rates_a, rates_b)]
+    devices = (device_a, device_b)
+    freedom = sum(max(len(side) - 1, 0) for side in sides)
+    if freedom == 0:
+        one = of_difference(*devices)
+        return Spread(
+            one, f"Spread between starts: {one:.1%} (standard deviation of a difference), assumed for single starts."
+        )
+    pooled = float(np.sqrt(sum(((side - side.mean()) ** 2).sum() for side in sides if len(side)) / freedom))
+    few = student(freedom) / NORMAL_95
+    parts = []
+    for side, device in zip(sides, devices, strict=True):
+        if len(side) < 2:
+            parts.append(max(few * pooled, _assumed(device)))
+            continue
+        parts += [few * pooled / np.sqrt(len(side)), float(np.abs(side - side.mean()).min())]
+    widest = max(float(np.ptp(side)) for side in sides if len(side))
+    deviation = max(float(np.sqrt(np.square(parts).sum())), widest / NORMAL_95)
+    counts = " and ".join(str(max(len(side), 1)) for side in sides)
+    return Spread(
+        deviation,
+        f"Spread between starts: measured on {counts} repeats, up to {np.expm1(widest):.1%} apart on one side "
+        f"({pooled:.1%} standard deviation of one start); a gap below {np.expm1(NORMAL_95 * deviation):.1%} is not "
+        "called.",
+    )
+
+
+def student(freedom: int) -> float:
+    """Student's t at 95%, two-sided."""
+    if freedom <= len(STUDENT_95):
+        return STUDENT_95[freedom - 1]
+    z = NORMAL_95
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def _assumed(device: str | None) -> float:
+    return OF_ONE_START.get(device or "", UNKNOWN_DEVICE)

@@ -97,6 +97,8 @@ KNOBS: Final = (
     Knob("stream_interval", ("--stream-interval",), ("stream_interval",)),
     Knob("steps_per_schedule", ("--num-continuous-decode-steps",), ("num_continuous_decode_steps",)),
     Knob("speculative", ("--speculative-algorithm",), ("speculative_algorithm",)),
+    Knob("load_format", ("--load-format",), ("load_format",)),
+    Knob("model_override", ("--json-model-override-args",), ("json_model_override_args",)),
     Knob("compile", ("--enable-torch-compile",), ("enable_torch_compile",)),
     Knob("frontend_processes", ("--tokenizer-worker-num",), ("tokenizer_worker_num",)),
     Knob("step_log_interval", ("--decode-log-interval",), ("decode_log_interval",)),

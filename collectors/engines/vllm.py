@@ -83,6 +83,8 @@ KNOBS: Final = (
     Knob("attention_backend", ("--attention-backend",), ("attention_backend",)),
     Knob("stream_interval", ("--stream-interval",), ("stream_interval",)),
     Knob("speculative", ("--speculative-config",), ("speculative_config",)),
+    Knob("load_format", ("--load-format",), ("load_format",)),
+    Knob("model_override", ("--hf-overrides",), ("hf_overrides",)),
     Knob("frontend_processes", ("--api-server-count",), ("api_server_count",)),
     Knob(
         "step_log",

@@ -8,6 +8,7 @@ from profiler.collectors.load import (
     aiperf,
     aiperf_csv,
     aiperf_requests,
+    engine_recording,
     genai_perf,
     guidellm,
     inference_perf,
@@ -44,4 +45,6 @@ FORMATS: Final[tuple[Format, ...]] = (
     llamacpp_bench.FORMAT,
     llmperf.FORMAT,
     mlperf.FORMAT,
+    engine_recording.META,
+    engine_recording.REQUESTS,
 )

@@ -39,7 +39,7 @@ class InferencePerf:
     """See ``profiler.model.extension.Format``."""
 
     name = "inference_perf"
-    version = 2
+    version = 3
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the two halves of a report."""
@@ -71,9 +71,14 @@ class InferencePerf:
         if failed:
             problems.append(Problem(source.name, "warning", f"{failed} of {failed + completed} requests failed"))
         requested, achieved = number(load.get("requested_rate")), number(load.get("achieved_rate"))
-        for key, value in (("achieved_rate", achieved), ("send_duration", number(load.get("send_duration")))):
-            if value is not None:
-                summary[f"inference_perf.{key}"] = value
+        delays = mapping(load.get("schedule_delay"))
+        told = {
+            "achieved_rate": achieved,
+            "inference_perf.send_duration": number(load.get("send_duration")),
+            "median_send_delay": number(delays.get("median")),
+            "p99_send_delay": number(delays.get("p99")),
+        }
+        summary |= {key: value for key, value in told.items() if value is not None}
         if requested and per_second and per_second < 0.95 * requested:
             detail = f"{per_second:.4g} of {requested:.4g} requests/s were served: the engine or the client was full"
             problems.append(Problem(source.name, "warning", detail))

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from profiler.collectors.json_text import column, number
+from profiler.collectors.load.answer_texts import outputs_of
 from profiler.model.problem import Problem
 from profiler.model.requests import Ints, RequestTable
 
 
 def request_table(record: Mapping[str, object], path: str, place: str) -> tuple[RequestTable | None, list[Problem]]:
     """The table of ``ttfts``, ``itls``, ``input_lens``, ``output_lens``, ``errors``, ``start_times``, ``latencies``
-    (seconds, tokens), or None where the file has no such arrays. ``latencies`` and ``start_times`` are optional.
+    (seconds, tokens), or None where the file has no such arrays. ``latencies``, ``start_times``, ``queue_times`` (from
+    due to sent) and ``generated_texts`` are optional.
 
     A request failed where it has an error text or no output; its TTFT and end-to-end time are not a number.
     """
@@ -50,6 +52,7 @@ def request_table(record: Mapping[str, object], path: str, place: str) -> tuple[
         if "itls" not in lengths:
             e2e = np.full(n, np.nan)
     start = column(record.get("start_times"), n)
+    queued = record.get("queue_times")
     table = RequestTable(
         start=np.full(n, np.nan) if start is None else start,
         ttft=np.where(ok, ttft, np.nan),
@@ -59,6 +62,8 @@ def request_table(record: Mapping[str, object], path: str, place: str) -> tuple[
         ok=ok,
         itl=gaps,
         itl_offset=offset,
+        late=column(queued, n) if isinstance(queued, list) and len(queued) == n else None,
+        outputs=outputs_of(record.get("generated_texts"), n),
     )
     return table, problems
 

@@ -46,7 +46,7 @@ class SglangBench:
     """See ``profiler.model.extension.Format``."""
 
     name = "sglang_bench"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the keys that only this tool writes together, all of them before the arrays."""

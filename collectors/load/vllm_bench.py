@@ -49,7 +49,7 @@ class VllmBench:
     """See ``profiler.model.extension.Format``."""
 
     name = "vllm_bench"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the keys that only this tool writes together; they stand before the long arrays."""

@@ -23,10 +23,12 @@ EXIT_INTERRUPTED = 130
 # Each is a module of this package, imported when its command is asked for.
 COMMANDS: Final = (
     "bench",
+    "check",
     "demo",
     "diagnose",
     "doctor",
     "flamegraph",
+    "goodput",
     "inspect",
     "recommend",
     "record",

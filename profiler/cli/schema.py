@@ -6,7 +6,10 @@ import click
 
 
 @click.command("schema")
-@click.argument("document", type=click.Choice(["diagnosis", "inspection", "recommendation", "whatif"]))
+@click.argument(
+    "document",
+    type=click.Choice(["diagnosis", "inspection", "check", "goodput", "recommendation", "whatif"]),
+)
 def command(document: str) -> None:
     """Print the JSON Schema of a document.
 

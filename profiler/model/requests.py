@@ -14,12 +14,27 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Outputs:
+    """What is kept of the answers' texts, each column of length n, and never the text itself.
+
+    ``digest`` is a 64-bit hash of the whole answer, ``characters`` its length, ``looping`` True where the answer is one
+    short piece over and over (one token, or a few).
+    """
+
+    digest: Ints
+    characters: Ints
+    looping: Bools
+
+
+@dataclass(frozen=True)
 class RequestTable:
     """Per-request records, each column of length n, in the order the client sent them.
 
     ``start`` is seconds on the client's own clock (NaN where the tool keeps none); ``ttft`` and ``e2e`` are seconds
     from the send; ``itl`` holds the gaps between streamed chunks of all requests, flat, request i owning
     ``itl[itl_offset[i]:itl_offset[i + 1]]``. Failed requests stay in, with ``ok`` False.
+
+    ``late`` is seconds from the moment a request was due to its send, None where the tool does not keep it.
     """
 
     start: Floats
@@ -30,6 +45,8 @@ class RequestTable:
     ok: Bools
     itl: Floats
     itl_offset: Ints
+    late: Floats | None = None
+    outputs: Outputs | None = None
 
     def __len__(self) -> int:
         return len(self.ttft)

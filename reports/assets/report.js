@@ -97,8 +97,10 @@
 
   let waiting = 0;
   addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(() => draw()); });
-  addEventListener("beforeprint", () => draw(true));
-  addEventListener("afterprint", () => draw());
+  // On paper nothing can be unfolded.
+  let folded = [];
+  addEventListener("beforeprint", () => { folded = all("details:not([open])"); folded.forEach((part) => { part.open = true; }); draw(true); });
+  addEventListener("afterprint", () => { folded.forEach((part) => { part.open = false; }); draw(); });
   draw();
   root.dataset.ready = "true";
 })();

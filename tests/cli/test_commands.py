@@ -232,7 +232,9 @@ def test_more_than_two_runs_are_each_compared_to_the_first(
 def test_an_objective_adds_goodput(invoke: Invoke, runs: tuple[Path, Path]) -> None:
     out = invoke("diagnose", *runs, "--slo", "ttft=500ms,tpot=3ms", "--json", "-")[1]
     gaps = {g["metric"]: g for g in json.loads(out)["gaps"]}
-    assert gaps["goodput"]["a"] == 20.0 and gaps["goodput"]["b"] < 10.0
+    gap = gaps["goodput"]
+    assert gap["a"] == 20.0 and gap["b"] < 10.0 and gap["winner"] == "a"
+    assert gap["interval"][0] < gap["gap"] < gap["interval"][1] < 0.0
 
 
 def test_a_metric_is_explained_alone(invoke: Invoke, runs: tuple[Path, Path]) -> None:
@@ -348,3 +350,57 @@ def test_objectives_and_gates_are_parsed() -> None:
     gate = GateType().convert("p99_ttft>=+50 ms", None, None)
     assert (gate.metric, gate.sign, gate.relative) == ("p99_ttft", ">=", False)
     assert gate.bound == pytest.approx(0.05)
+
+
+# ---------------------------------------------------------------------------------------------------- check and goodput
+def test_check_says_what_failed_first_and_leaves_the_status_alone(invoke: Invoke, runs: tuple[Path, Path]) -> None:
+    status, out, _ = invoke("check", *runs)
+    assert status == 0 and "60 rules" in out
+    marks = re.findall(r"^(fail|unknown|pass)\b", out, re.M)
+    assert marks == sorted(marks, key=("fail", "unknown", "pass").index) and "pass" not in marks
+    everything = invoke("check", *runs, "-v")[1]
+    assert len(re.findall(r"^(?:fail|unknown|pass|not applicable) ", everything, re.M)) == 60
+
+
+def test_check_writes_a_document_of_its_schema(invoke: Invoke, runs: tuple[Path, Path]) -> None:
+    status, out, _ = invoke("check", *runs, "--json", "-")
+    document = json.loads(out)
+    jsonschema.validate(document, json.loads(invoke("schema", "check")[1]))
+    assert status == 0 and document["schema"] == "profiler.check/1" and len(document["fairness"]) == 60
+    assert document["comparable"] is None and [run["name"] for run in document["runs"]] == ["run-A", "run-B"]
+    assert invoke("check", *runs, "--markdown", "-")[1].startswith("### Is it fair?")
+
+
+def test_check_exits_with_3_where_a_part_could_not_be_read(invoke: Invoke, runs: tuple[Path, Path]) -> None:
+    trace = next(runs[1].rglob("*.json.gz"))
+    trace.write_bytes(trace.read_bytes()[:-400])
+    assert invoke("check", *runs)[0] == invoke("goodput", *runs)[0] == 3
+
+
+def test_a_rule_that_fails_makes_the_pair_not_comparable(invoke: Invoke, runs: tuple[Path, Path]) -> None:
+    told = json.loads((runs[1] / "bench.json").read_text())
+    (runs[1] / "bench.json").write_text(json.dumps(told | {"max_concurrency": 9}))
+    document = json.loads(invoke("check", *runs, "--json", "-")[1])
+    assert document["comparable"] is False and "same_load failed" in document["headline"]
+    assert json.loads(invoke("diagnose", *runs, "--json", "-")[1])["verdict"]["status"] == "not comparable"
+
+
+def test_goodput_writes_every_kind_of_document(invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    bench(runs[0] / "c16" / "bench.json", 3.0)
+    page = tmp_path / "curves.html"
+    status, out, _ = invoke("goodput", *runs, "--slo", "ttft=500ms,tpot=3ms", "--html", page, "--json", "-")
+    document = json.loads(out)
+    jsonschema.validate(document, json.loads(invoke("schema", "goodput")[1]))
+    assert status == 0 and document["slo"] == {"ttft": 0.5, "tpot": 0.003}
+    assert document["runs"][0]["points"][0]["repeats"] == 2
+    text = page.read_text("utf-8")
+    assert text.count('data-figure="curve-') >= 4 and "default-src 'none'" in text
+    assert "#### At equal load" in invoke("goodput", *runs, "--markdown", "-")[1]
+    printed = re.sub(r"\s+", " ", invoke("goodput", *runs)[1])
+    assert "No SLO was given" in printed and "At equal load" in printed
+
+
+def test_goodput_of_a_run_that_is_not_there_is_wrong_usage(invoke: Invoke) -> None:
+    status, out, err = invoke("goodput", "nowhere")
+    assert (status, out) == (2, "") and len(err.splitlines()) == 1
+    assert invoke("goodput")[0] == 2

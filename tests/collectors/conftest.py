@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.collectors import gpu, host, load, manifest, nsys, perfetto, recognised, rocprof, scheduler
+from profiler.collectors import gpu, host, kubernetes, load, manifest, nsys, perfetto, recognised, rocprof, scheduler
 from profiler.collectors.engines import ENGINES
 from profiler.model.extension import Format
 from profiler.model.run import Reading
@@ -24,6 +24,7 @@ ALL: tuple[Format, ...] = (
     *gpu.FORMATS,
     *host.FORMATS,
     *manifest.FORMATS,
+    *kubernetes.FORMATS,
     *recognised.FORMATS,
 )
 Read = Callable[[Path], tuple[str, Reading]]

@@ -394,3 +394,32 @@ def test_two_summaries_of_one_load(samples: Path, tmp_path: Path) -> None:
     (bench,) = open_run(tmp_path).benches
     assert (bench.path, bench.completed, bench.duration) == ("mlperf_log_detail.txt", 100, 40.0)
     assert bench.summary["p99_e2e"] == 3.0 and bench.summary["p99_ttft"] == 0.9
+
+
+# ------------------------------------------------------------------------------------- recordings of LLMServingSim
+def test_a_recording_of_an_engine_is_timed_by_its_own_clock(samples: Path, read: Read) -> None:
+    name, reading = read(samples / "simulator_requests/requests.jsonl")
+    bench = only(reading)
+    assert name == "simulator_requests" and bench.requests is not None and bench.metadata["clock"] == "engine"
+    np.testing.assert_allclose(bench.requests.ttft, [0.25, 0.5, np.nan])
+    np.testing.assert_allclose(bench.requests.e2e, [1.25, 1.5, np.nan])
+    assert bench.requests.output_tokens.tolist() == [11, 6, 0] and (bench.completed, bench.failed) == (2, 1)
+    assert bench.duration == pytest.approx(2.5) and bench.total_output_tokens == 17
+    facts = {key: fact.value for key, fact in read(samples / "simulator_meta/meta.json")[1].facts.items()}
+    assert (facts["engine.name"], facts["engine.version"], facts["setting.kv_blocks"]) == ("vllm", "0.19.0", 100)
+    assert (facts["hardware.gpu"], facts["hardware.count"], facts["setting.tensor_parallel"]) == ("RTX 4090", 2, 2)
+    assert facts["workload.dataset_sha256"] == "05e4"
+
+
+def test_the_recorded_run_on_one_gpu_is_whole(corpus: Path) -> None:
+    folder = corpus / "bench/llmservingsim/RTX4090_Llama-3.1-8B"
+    run = open_run(folder)
+    (bench,) = run.benches
+    lines = [json.loads(line) for line in (folder / "requests.jsonl").read_text().splitlines()]
+    assert bench.completed == len(lines) == run.fact("workload.requests") == 300
+    assert bench.total_output_tokens == sum(line["output_toks"] for line in lines)
+    waits = [line["first_token_ts"] - line["queued_ts"] for line in lines]
+    assert bench.requests is not None and float(np.mean(bench.requests.ttft)) == pytest.approx(float(np.mean(waits)))
+    assert run.fact("hardware.gpu") == "NVIDIA GeForce RTX 4090" and not any(
+        p.severity == "error" for p in run.problems
+    )

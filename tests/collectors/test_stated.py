@@ -93,3 +93,21 @@ def test_device_counters(samples: Path, read: Read) -> None:
     (plain,) = read(samples / "nvidia_smi/nounits.csv")[1].counters
     assert plain.gpu.tolist() == [0, 1] and plain.utilisation.tolist() == [0.5, 1.0]
     assert plain.sm_clock.tolist() == [1e9, 2e9] and plain.throttled.tolist() == [0.0, 1.0]
+
+
+def test_a_kubernetes_manifest(samples: Path, read: Read) -> None:
+    name, reading = read(samples / "kubernetes/manifests.yaml")
+    facts = values(reading)
+    assert name == "kubernetes" and not reading.problems
+    assert {key: facts[key] for key in ("engine.name", "engine.version", "hardware.gpu", "hardware.count")} == {
+        "engine.name": "vllm", "engine.version": "0.11.0", "hardware.gpu": "nvidia-h100-80gb", "hardware.count": 8,
+    }  # fmt: skip
+    assert (facts["setting.quantization"], facts["setting.max_num_seqs"]) == ("bitsandbytes", 128)
+    assert facts["setting.prefix_cache"] is False and "--model=tiny" in facts["engine.command"]  # type: ignore[operator]
+
+
+def test_a_manifest_of_nothing_that_serves_is_said(samples: Path, read: Read, tmp_path: Path) -> None:
+    for name in ("truncated", "malformed"):
+        assert read(samples / f"kubernetes/{name}.yaml")[1].problems
+    (tmp_path / "service.yaml").write_text("apiVersion: v1\nkind: Service\nspec: {ports: []}\n")
+    assert "no container in it starts a known engine" in read(tmp_path / "service.yaml")[1].problems[0].detail

@@ -75,7 +75,7 @@ def test_the_page_is_read_top_down() -> None:
             "Output throughput",
             "GPU time per step",
             "Metrics of the runs",
-            "rules passed",
+            "3 rules: ",
             "To check",
             "event 18,221",
             "no GPU counters; they",

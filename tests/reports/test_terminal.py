@@ -49,7 +49,7 @@ metric         run-A      run-B         gap   relative
 mean TPOT   11.10 ms   10.80 ms   -300.0 µs      -2.7%   no difference shown
 p99 TTFT     1.443 s    1.404 s   -39.00 ms      -2.7%   no difference shown
 
-Fairness  1 of 3 rules passed, 1 not known
+Fairness  3 rules: 1 failed, 1 not known, 1 passed
   fail warm_up (warn): run-B's log shows no warm-up of 8 requests before the measured window
     to fix: send 8 requests before measuring
 
