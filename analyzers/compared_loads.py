@@ -74,6 +74,8 @@ def _equal_load(
         rated = bool(slo) and all(p.shown.goodput is not None for p in here if p is not None)
         values = [None if p is None else p.shown.goodput if rated else p.shown.per_device for p in here]
         leader, noise = _leader(values, here, kinds, rated)
+        if not rated and all(p.kept_up for p in here if p is not None):
+            leader = None  # arrivals set the throughput of them all
         found.append(
             Standing(
                 axis=axis,
@@ -230,6 +232,10 @@ def _notes(
         lines += [f"{name}: {note}" for note in dict.fromkeys(p.shown.note for p in one if p.shown.note)]
     if len(names) > 1:
         lines.append("Whether these runs may be compared at all: profiler check, two at a time")
+    if not slo and any(p.kept_up for one in points for p in one):
+        lines.append(
+            "Where a run completed requests as fast as they were sent, arrivals set its throughput: among such runs no load has a leader"
+        )
     if not whole:
         lines.append("Throughput is that of the whole run: how many devices each took is not stated by all")
     return tuple(lines)

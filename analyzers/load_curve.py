@@ -10,6 +10,7 @@ import numpy as np
 
 from profiler.analyzers.fairness.side import Side
 from profiler.analyzers.fairness.tuning import devices_used
+from profiler.analyzers.gap.metrics_split import keeps_up
 from profiler.analyzers.goodput import attainment_interval, good
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.repeats import log_rates, repeats_of, typical
@@ -22,10 +23,11 @@ TARGETS: Final = (0.9, 0.99)
 
 @dataclass(frozen=True)
 class Point:
-    """A load, with the log throughputs of its repeats."""
+    """A load, with the log throughputs of its repeats; ``kept_up``: an open loop whose arrivals set the throughput."""
 
     shown: LoadPoint
     rates: tuple[float, ...]
+    kept_up: bool
 
     @property
     def place(self) -> tuple[Axis, float] | None:
@@ -92,7 +94,7 @@ def _point(
         sources=tuple(one.path for one in repeats),
         note=note,
     )
-    return Point(shown, tuple(log_rates(repeats)))
+    return Point(shown, tuple(log_rates(repeats)), keeps_up(bench))
 
 
 def _load(bench: BenchResult) -> tuple[Axis | None, float | None, str]:
