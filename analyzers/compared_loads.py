@@ -234,7 +234,8 @@ def _notes(
         lines.append("Whether these runs may be compared at all: profiler check, two at a time")
     if not slo and any(p.kept_up for one in points for p in one):
         lines.append(
-            "Where a run completed requests as fast as they were sent, arrivals set its throughput: among such runs no load has a leader"
+            "Where a run completed requests as fast as they were sent, arrivals set its throughput: "
+            "among such runs no load has a leader"
         )
     if not whole:
         lines.append("Throughput is that of the whole run: how many devices each took is not stated by all")

@@ -32,8 +32,10 @@ SECRETS = (
 # One text that holds them all; a line of it where lines have a meaning.
 ALL = " ; ".join(SECRETS).replace("\0", " ")
 # Kinds of which nothing is read, and those whose files are made below.
-# A report of Nsight Systems is exported and then read as the database that it becomes.
-READ = [f.name for f in registry.FORMATS if f not in recognised.FORMATS and f.name != "nsys_report"]
+# A report of Nsight Systems is exported and then read as the database that it becomes. A load's plan is only named.
+READ = [
+    f.name for f in registry.FORMATS if f not in recognised.FORMATS and f.name not in ("nsys_report", "profiler_plan")
+]
 
 
 def winner(data: bytes, name: str, folder: Path) -> tuple[str, bool]:
