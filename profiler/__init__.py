@@ -31,12 +31,22 @@ def open_run(path: str | Path) -> Run:
     return opening.open_run(Path(path), registry.formats(), registry.engines(), registry.relabelled, registry.redacted)
 
 
-def diagnose(a: str | Path, b: str | Path) -> Diagnosis:
-    """Explain run ``b`` against run ``a``: the document that ``profiler diagnose --json`` prints."""
+def diagnose(
+    a: str | Path, b: str | Path, *, metrics: Sequence[str] = (), slo: Mapping[str, float] | None = None
+) -> Diagnosis:
+    """Explain run ``b`` against run ``a``: the document that ``profiler diagnose --json`` prints.
+
+    ``metrics`` are named as for the command, the usual ones where none is; ``slo`` (seconds by ttft, tpot, e2e) adds
+    goodput. A notebook shows the document as the HTML report. Raises ``profiler.errors.UsageError`` where nothing lies
+    at a path.
+    """
     from profiler import registry
     from profiler.analyzers import diagnosis
+    from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
+    from profiler.reports.notebook import shown
 
-    return diagnosis.diagnose(open_run(a), open_run(b), engines=registry.engines())
+    runs = open_run(a), open_run(b)
+    return shown(diagnosis.diagnose(*runs, metrics or DEFAULT_METRICS, slo, registry.engines()))
 
 
 def bench(
