@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "inspect",
     "recommend",
     "schema",
+    "selftest",
     "timeline",
     "whatif",
 )
