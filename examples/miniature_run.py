@@ -144,7 +144,7 @@ def _result(requests: list[Request], done: list[Running], duration: float, load:
 def _manifest(settings: Settings, shape: Shape, device: str) -> dict[str, object]:
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
     return {
-        "engine": {"name": ENGINE, "version": torch.__version__, "note": NOTE, "switches": asdict(settings)},
+        "engine": {"name": ENGINE, "version": str(torch.__version__), "note": NOTE, "switches": asdict(settings)},
         "model": {"name": f"{ENGINE}-decoder", "num_layers": shape.layers, "hidden_size": shape.hidden},
         "hardware": {"gpu": gpu, "cpu": f"{platform.machine()}, {os.cpu_count()} cores"},
         "workload": {"dataset": "drawn", "ignore_eos": True},
