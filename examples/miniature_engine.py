@@ -58,7 +58,7 @@ class Request:
 
 @dataclass
 class Running:
-    """A request on its way; times are seconds of ``time.perf_counter``."""
+    """A request on its way; times are seconds of the engine's clock."""
 
     request: Request
     sent: float
@@ -107,6 +107,34 @@ class Model(Protocol):
 
     def restore(self, group: int, slot: int) -> None:
         """Write the group's prefix into a slot."""
+
+
+class Clock:
+    """Wall time, in seconds."""
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class OwnClock(Clock):
+    """The thread's processor time and its sleeps: it stands still while other programs have the processor."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.thread_time() + self.slept
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+        self.slept += seconds
 
 
 class Scheduler:
@@ -161,10 +189,12 @@ class Engine:
         settings: Settings,
         model: Model,
         annotate: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
+        clock: Clock | None = None,
     ) -> None:
         self.settings = settings
         self.model = model
         self.annotate = annotate
+        self.clock = clock or Clock()
         self.scheduler = Scheduler(settings)
         self.counters = dict.fromkeys(COUNTERS, 0.0)
         self.log: list[str] = []
@@ -181,10 +211,10 @@ class Engine:
         steps = 0
         while len(done) < len(requests) and before_step(steps):
             while unsent and len(frontend) + len(self.scheduler.waiting) + len(self.scheduler.running) < concurrency:
-                frontend.append(Running(unsent.popleft(), time.perf_counter()))
+                frontend.append(Running(unsent.popleft(), self.clock.now()))
             self._receive(frontend)
             if not self.scheduler.waiting and not self.scheduler.running:
-                time.sleep(max(frontend[0].sent + self.settings.frontend_delay - time.perf_counter(), 0.0))
+                self.clock.sleep(max(frontend[0].sent + self.settings.frontend_delay - self.clock.now(), 0.0))
                 continue
             done += self._step(steps)
             steps += 1
@@ -192,17 +222,17 @@ class Engine:
 
     def _receive(self, frontend: deque[Running]) -> None:
         """Hand over the requests that the frontend is done with. It works beside the engine, so this only delays."""
-        now = time.perf_counter()
+        now = self.clock.now()
         while frontend and frontend[0].sent + self.settings.frontend_delay <= now:
             one = frontend.popleft()
             one.arrived = now
             self.scheduler.waiting.append(one)
 
     def _step(self, index: int) -> list[Running]:
-        began = time.perf_counter()
+        began = self.clock.now()
         with self.annotate("schedule"):
             plan = self.scheduler.plan(self._admitted)
-            while time.perf_counter() - began < self.settings.scheduler_spin:
+            while self.clock.now() - began < self.settings.scheduler_spin:
                 pass
         with self.annotate(plan.name):
             answers = self.model.run(
@@ -212,14 +242,14 @@ class Engine:
                     for one, count in plan.chunks
                 ],
             )
-        now = time.perf_counter()
+        now = self.clock.now()
         usage = self.scheduler.used
         finished = self._account(plan, answers, now)
         prompts = sum(count for _, count in plan.chunks)
         self._write(
             f"Engine 000: Iteration({index}): {len(plan.chunks)} context requests, {prompts} context tokens, "
             f"{len(plan.decodes)} generation requests, {len(plan.decodes)} generation tokens, iteration elapsed time: "
-            f"{1e3 * (time.perf_counter() - began):.3f} ms, {{device}} KV cache usage: {100 * usage:.1f}%"
+            f"{1e3 * (self.clock.now() - began):.3f} ms, {{device}} KV cache usage: {100 * usage:.1f}%"
         )
         return finished
 
@@ -251,7 +281,7 @@ class Engine:
         return finished
 
     def _admitted(self, one: Running, cached: int) -> None:
-        one.admitted = time.perf_counter()
+        one.admitted = self.clock.now()
         if cached:
             self.model.restore(one.request.group, one.slot)
         self._observe("request_queue_time_seconds", one.admitted - one.arrived)

@@ -3,6 +3,7 @@ tests/cli/test_selftest.py."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.collectors.engines import vllm
-from profiler.examples.miniature_engine import Engine, Request, Running, Settings
+from profiler.examples.miniature_engine import Engine, OwnClock, Request, Running, Settings
 
 
 class Recorder:
@@ -134,3 +135,17 @@ def test_a_lower_limit_needs_more_steps(field: str) -> None:
     few, _, _ = served(Settings(**{field: 2}), requests(8))
     many, _, _ = served(Settings(), requests(8))
     assert len(few.log) > 1.5 * len(many.log)
+
+
+def test_its_own_clock_counts_its_sleeps_and_not_what_others_take() -> None:
+    clock = OwnClock()
+    began = clock.now()
+    time.sleep(0.2)
+    assert clock.now() - began < 0.1
+    clock.sleep(0.01)
+    assert clock.now() - began >= 0.01
+
+
+def test_a_frontend_that_delays_an_idle_engine_does_not_stop_it() -> None:
+    engine = Engine(Settings(frontend_delay=0.003), Recorder(), clock=OwnClock())
+    assert len(engine.serve(requests(3), 1)) == 3

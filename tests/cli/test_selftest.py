@@ -21,7 +21,7 @@ from profiler.model.run import Run
 from profiler.store.opening import open_run
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs" / "recorded-vllm-cpu"
-VALUES = (1.0,), (1.0,)
+VALUES = (1.0, 1.0), (0.6, 0.6)
 
 
 def opened(name: str) -> Run:
@@ -61,6 +61,12 @@ def test_nothing_changed_has_to_name_no_winner(fewer_sequences: Diagnosis) -> No
     assert judged(case(None), fewer_sequences, VALUES).outcome == "named a winner"
     same = judged(case(None), diagnose(opened("run-A"), opened("run-A")), VALUES)
     assert (same.outcome, same.passed) == ("no difference", True)
+
+
+def test_starts_whose_best_two_differ_are_called_unsteady(fewer_sequences: Diagnosis) -> None:
+    assert judged(case("batching"), fewer_sequences, VALUES).steady
+    assert judged(case("batching"), fewer_sequences, ((1.0, 0.5, 0.97), (0.6, 0.6))).steady
+    assert not judged(case("batching"), fewer_sequences, ((1.0, 0.5, 0.9), (0.6, 0.6))).steady
 
 
 def test_every_case_changes_one_switch_and_one_pair_none() -> None:
