@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test others other engines peers golden fuzz lint types wheel clean chromium
+.PHONY: help demo test others other engines peers selftest golden fuzz lint types wheel clean chromium
 
 help:
 	@echo 'make demo    diagnose the shipped pairs: verdicts here, reports in demo/'
@@ -15,6 +15,7 @@ help:
 	@echo 'make types   mypy, strict'
 	@echo 'make engines the tests that start real engines'
 	@echo 'make peers   the tests that install another tool and compare its numbers with ours'
+	@echo 'make selftest plant causes in a small engine on torch and look for them; minutes'
 	@echo 'make golden  write what the small files read as anew (tests/golden)'
 	@echo 'make fuzz    feed every reader random bytes, SECONDS=60 each'
 	@echo 'make wheel   build dist/*.tar.gz and dist/*.whl'
@@ -42,6 +43,13 @@ engines: $(VENV)/.dev
 
 peers: $(VENV)/.dev
 	$(BIN)/python -m pytest -m peers
+
+# What pip is asked for: torch's own index has a build for the CPU, gigabytes smaller than the one for CUDA.
+TORCH ?= --index-url https://download.pytorch.org/whl/cpu 'torch>=2.4'
+selftest: $(VENV)/.dev
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --retries 1 $(TORCH) || \
+	  echo "torch could not be installed: the self-test will be skipped (make selftest TORCH=torch asks pip's own index)"
+	$(BIN)/python -m pytest -m selftest
 
 golden: $(VENV)/.dev
 	$(BIN)/python -m tests.golden_dump

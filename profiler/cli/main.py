@@ -33,6 +33,7 @@ COMMANDS: Final = (
     "recommend",
     "record",
     "schema",
+    "selftest",
     "timeline",
     "watch",
     "whatif",
