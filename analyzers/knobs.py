@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.gap.measured import Measured
-from profiler.analyzers.gap.model import Component
+from profiler.analyzers.gap.model import GAPS, Component
 from profiler.analyzers.gap.played import NOTHING, Player
 from profiler.analyzers.gap.replay import BASIS, Rules, StepCost
 from profiler.analyzers.gap.shape import HINGES
@@ -250,8 +250,13 @@ def _graphs(situation: Situation, value: Value) -> Turned:
         taken = waits.seconds(batch, 0)
         if taken <= 1e-7:
             raise NotPredictable("decode steps do not wait for launches")
+        # Kernels of a replayed graph also follow each other with less than the pause between launched ones: between
+        # all of it and none.
+        pauses = _cost(player, lambda key: key == ("kernel", GAPS)).seconds(batch, 0)
         return Turned(
-            _decode_only(player, -taken), low=_decode_only(player, -0.5 * taken), high=_decode_only(player, -taken)
+            _decode_only(player, -taken - 0.5 * pauses),
+            low=_decode_only(player, -0.5 * taken),
+            high=_decode_only(player, -taken - pauses),
         )
     if not eager.any():
         raise NotPredictable("no step of the trace ran eagerly, so the cost of launching is not known")
