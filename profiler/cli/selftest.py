@@ -132,7 +132,7 @@ def command(state: State, json_file: Path | None, keep: Path | None) -> int:
     if find_spec("torch") is None:
         raise UsageError("selftest runs a small engine with torch: pip install 'serving-profiler[torch]'")
     # Kineto reports every start and stop of the profiler otherwise.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
 
     from profiler.examples.miniature_run import Load
