@@ -10,6 +10,7 @@ import numpy as np
 
 from profiler.analyzers.diagnosis import problems_of
 from profiler.analyzers.gap import spread
+from profiler.analyzers.gap.measured import device_kind
 from profiler.analyzers.identity import engine_of
 from profiler.analyzers.load_curve import TARGETS, Point, devices_of, points_of, reached
 from profiler.model.goodput import SCHEMA, Axis, FrontPoint, Goodput, Range, RunCurve, Standing
@@ -26,7 +27,7 @@ def curves(runs: Sequence[Run], slo: Mapping[str, float]) -> Goodput:
     whole = all(devices)
     points = [points_of(run, slo, count if whole else None) for run, count in zip(runs, devices, strict=True)]
     names = [run.name for run in runs]
-    kinds = [_kind_of(run) for run in runs]
+    kinds = [device_kind(run) for run in runs]
     loads = _equal_load(points, names, kinds, slo)
     fronts = [_front(one) for one in points]
     users, spans = _equal_interactivity(fronts, names, kinds)
@@ -54,11 +55,6 @@ def curves(runs: Sequence[Run], slo: Mapping[str, float]) -> Goodput:
         notes=_notes(points, names, slo, whole),
         problems=tuple(problem for run in runs for problem in problems_of(run)),
     )
-
-
-def _kind_of(run: Run) -> str | None:
-    stated = run.fact("hardware.device")
-    return str(stated) if stated is not None else "gpu" if run.fact("hardware.gpu") or run.counters else None
 
 
 def _equal_load(

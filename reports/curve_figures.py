@@ -5,15 +5,13 @@ A run is told by its marker's shape as well as by its colour (Okabe-Ito).
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable
 from typing import Any, Final
 
 import plotly.graph_objects as go
 
 from profiler.model.goodput import Goodput, LoadPoint
-from profiler.reports.figures import RUN_A, RUN_B
-from profiler.reports.safe_text import plain
+from profiler.reports.figures import LEGEND_ABOVE, RUN_A, RUN_B, drawn_json, text
 
 _COLOURS: Final = (RUN_A, RUN_B, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#999999")
 _SHAPES: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
@@ -54,7 +52,7 @@ def front(document: Goodput) -> dict[str, Any]:
 def _line(index: int, name: str, xs: list[Any], ys: list[Any]) -> go.Scatter:
     colour = _COLOURS[index % len(_COLOURS)]
     return go.Scatter(
-        name=html.escape(plain(name, _NAME), quote=False),
+        name=text(name, _NAME),
         x=xs,
         y=ys,
         mode="lines+markers",
@@ -67,12 +65,8 @@ def _json(lines: list[go.Scatter], across: str, up: str) -> dict[str, Any]:
     figure = go.Figure(lines, layout={"template": "none"})
     figure.update_layout(
         height=_HEIGHT,
-        margin={"l": 8, "r": 8, "t": 36, "b": 44},
-        showlegend=True,
-        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+        **LEGEND_ABOVE,
         xaxis={"automargin": True, "zeroline": False, "rangemode": "tozero", "title": {"text": across, "standoff": 8}},
         yaxis={"automargin": True, "zeroline": False, "rangemode": "tozero", "title": {"text": up, "standoff": 8}},
     )
-    drawn: dict[str, Any] = figure.to_plotly_json()
-    drawn["layout"].pop("template", None)
-    return drawn
+    return drawn_json(figure)

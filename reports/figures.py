@@ -24,6 +24,12 @@ _BETTER: Final = "#009E73"
 _WORSE: Final = "#D55E00"
 _NEUTRAL: Final = "#999999"
 _LABEL: Final = 24
+# Room for a legend above the plot, and for the title of an axis below it.
+LEGEND_ABOVE: Final[dict[str, Any]] = {
+    "margin": {"l": 8, "r": 8, "t": 36, "b": 44},
+    "showlegend": True,
+    "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+}
 _ROW: Final = 34
 _MARGIN: Final = 56
 _FROM_ZERO: Final = 0.2
@@ -83,7 +89,7 @@ def waterfall(gap: Gap, side: tuple[str, str]) -> dict[str, Any]:
     )
     lowest, highest = _extent([*accumulate([a, *lengths]), b])
     figure.update_xaxes(range=[lowest, highest])
-    return _json(figure)
+    return drawn_json(figure)
 
 
 def starts_at_zero(gap: Gap) -> bool:
@@ -100,7 +106,7 @@ def kernels(every: tuple[KernelRow, ...], side: tuple[str, str]) -> dict[str, An
     bars = [
         go.Bar(
             orientation="h",
-            name=_text(name),
+            name=text(name),
             y=list(range(len(categories))),
             x=[_finite(seconds) / scale.divisor for seconds in values],
             marker={"color": colour},
@@ -116,7 +122,7 @@ def kernels(every: tuple[KernelRow, ...], side: tuple[str, str]) -> dict[str, An
         showlegend=True, legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}, margin={"t": 36}
     )
     figure.update_xaxes(rangemode="tozero")
-    return _json(figure)
+    return drawn_json(figure)
 
 
 def lines(curves: Sequence[tuple[str, Curve]]) -> dict[str, Any]:
@@ -127,7 +133,7 @@ def lines(curves: Sequence[tuple[str, Curve]]) -> dict[str, Any]:
     figure = go.Figure(
         [
             go.Scatter(
-                name=_text(name),
+                name=text(name),
                 x=[100 * x if shares else x for x in curve.x],
                 y=[_finite(y) / unit.divisor for y in curve.y],
                 mode="lines",
@@ -143,17 +149,15 @@ def lines(curves: Sequence[tuple[str, Curve]]) -> dict[str, Any]:
     )
     figure.update_layout(
         height=260,
-        margin={"l": 8, "r": 8, "t": 36, "b": 44},
-        showlegend=True,
-        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
+        **LEGEND_ABOVE,
         xaxis={
             "title": {"text": "% of the requests" if shares else first.x_unit, "standoff": 8},
             "automargin": True,
             "zeroline": False,
         },
-        yaxis={"title": {"text": _text(unit.unit)}, "automargin": True, "rangemode": "tozero", "zeroline": False},
+        yaxis={"title": {"text": text(unit.unit)}, "automargin": True, "rangemode": "tozero", "zeroline": False},
     )
-    return _json(figure)
+    return drawn_json(figure)
 
 
 def _layout(figure: go.Figure, labels: list[str], unit: str) -> None:
@@ -168,7 +172,7 @@ def _layout(figure: go.Figure, labels: list[str], unit: str) -> None:
             "tickformat": ",",
             "automargin": True,
             "zeroline": False,
-            "title": {"text": _text(unit), "standoff": 8},
+            "title": {"text": text(unit), "standoff": 8},
         },
     )
 
@@ -176,7 +180,7 @@ def _layout(figure: go.Figure, labels: list[str], unit: str) -> None:
 def _axis(labels: list[str]) -> dict[str, Any]:
     return {
         "tickvals": list(range(len(labels))),
-        "ticktext": [_text(label) for label in labels],
+        "ticktext": [text(label) for label in labels],
         "range": [len(labels) - 0.5, -0.5],
         "automargin": True,
         "showgrid": False,
@@ -187,9 +191,9 @@ def _axis(labels: list[str]) -> dict[str, Any]:
     }
 
 
-def _text(label: str) -> str:
-    # plotly reads a few HTML tags in its texts and decodes entities
-    return html.escape(plain(label, _LABEL), quote=False)
+def text(label: str, limit: int = _LABEL) -> str:
+    """A label as plotly takes it: it reads a few HTML tags in its texts and decodes entities."""
+    return html.escape(plain(label, limit), quote=False)
 
 
 def _colour(row: Row, gap: Gap) -> str:
@@ -221,7 +225,8 @@ def _largest(row: KernelRow) -> float:
     return max(_finite(row.a_seconds), _finite(row.b_seconds))
 
 
-def _json(figure: go.Figure) -> dict[str, Any]:
+def drawn_json(figure: go.Figure) -> dict[str, Any]:
+    """The figure without a theme: the page adds its own."""
     drawn: dict[str, Any] = figure.to_plotly_json()
     drawn["layout"].pop("template", None)
     return drawn

@@ -37,9 +37,7 @@ def to_markdown(diagnosis: Diagnosis) -> str:
     for block in blocks:
         length += len(block) + 2
         if length > _LIMIT - 200:
-            kept.append(
-                "_The rest is left out: a comment is limited in length. The HTML and JSON reports hold all of it._"
-            )
+            kept.append(wording.CUT_SHORT)
             break
         kept.append(block)
     return "\n\n".join(kept) + "\n"

@@ -20,9 +20,6 @@ from profiler.model.steps import StepLabel, StepTable
 
 Limit = Literal["sequence limit", "token budget", "KV cache"]
 
-# A limit binds where this share of the steps ran into it.
-BINDS: Final = 0.2
-
 
 @dataclass(frozen=True)
 class Steps:
@@ -116,7 +113,7 @@ def measure(run: Run, bench: BenchResult, known: Sequence[DeviceAccount] | None 
     """Gather what the run says of one measured load. ``known``: its traces' accounts, where they were made before."""
     accounts = tuple(known or (account for trace in run.traces for account in accounts_of(trace)))
     counters, gauges = counters_of(run.snapshots, bench)
-    device = _device(run, accounts)
+    device = device_kind(run, accounts)
     steps = _from_logs(run, bench, counters, mixes_phases(accounts))
     if steps is None:
         steps = _from_trace(accounts, bench, counters)
@@ -163,7 +160,8 @@ def counters_of(
 _GAUGES: Final = frozenset({"running_requests", "waiting_requests", "kv_usage"})
 
 
-def _device(run: Run, accounts: Sequence[DeviceAccount]) -> Literal["gpu", "cpu"] | None:
+def device_kind(run: Run, accounts: Sequence[DeviceAccount] = ()) -> Literal["gpu", "cpu"] | None:
+    """What the run computed on: as it is stated, else as its files show; None where none of them does."""
     stated = run.fact("hardware.device")
     if stated in ("cpu", "gpu"):
         return "cpu" if stated == "cpu" else "gpu"
