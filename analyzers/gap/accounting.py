@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.analyzers.gap.model import Component, RunModel
-from profiler.analyzers.gap.shape import TERMS, Load
+from profiler.analyzers.gap.shape import WORK, Load
 
 
 @dataclass(frozen=True)
 class Split:
-    """B minus A in the unit of the metric. ``composition`` by term of the step time, ``rates`` by component;
+    """B minus A in the unit of the metric. ``composition`` by what a step's time is spent on, ``rates`` by component;
     ``level`` is the size that each has in the runs themselves (for intervals). Both together add up to ``total``.
     ``launching`` and ``phases`` are the changes of the host's time in launch calls and in its annotated phases, in the
     same unit (0 where a trace does not show them)."""
@@ -40,10 +40,10 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
     covers_ab = model_a.step.covers(load_b)
     covers_ba = model_b.step.covers(load_a)
     by_a = 0.5 if covers_ab == covers_ba else 1.0 if covers_ab else 0.0
-    at_a = model_a.step.by_term(load_b) - model_a.step.by_term(load_a)
-    at_b = model_b.step.by_term(load_b) - model_b.step.by_term(load_a)
+    at_a = model_a.step.by_work(load_b) - model_a.step.by_work(load_a)
+    at_b = model_b.step.by_work(load_b) - model_b.step.by_work(load_a)
     moved = by_a * at_a + (1 - by_a) * at_b
-    composition = dict(zip(TERMS, moved.tolist(), strict=True))
+    composition = dict(zip(WORK, moved.tolist(), strict=True))
     own_a, own_b = model_a.components(load_a), model_b.components(load_b)
     a_on_b, b_on_a = model_a.components(load_b), model_b.components(load_a)
     rates: defaultdict[Component, float] = defaultdict(float)
@@ -52,7 +52,7 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
         for key in fast.keys() | slow.keys():
             rates[key] += weight * (slow.get(key, 0.0) - fast.get(key, 0.0))
     levels = {key: 0.5 * (own_a.get(key, 0.0) + own_b.get(key, 0.0)) for key in rates}
-    term_level = 0.5 * (model_a.step.by_term(load_a) + model_b.step.by_term(load_b))
+    term_level = 0.5 * (model_a.step.by_work(load_a) + model_b.step.by_work(load_b))
     launching = phases = 0.0
     for weight, load in ((by_a, load_b), (1 - by_a, load_a)):
         if model_a.launching is not None and model_b.launching is not None:
@@ -63,7 +63,7 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
         total=model_b.seconds(load_b) - model_a.seconds(load_a),
         composition=composition,
         rates=dict(rates),
-        composition_level=dict(zip(TERMS, term_level.tolist(), strict=True)),
+        composition_level=dict(zip(WORK, term_level.tolist(), strict=True)),
         rates_level=levels,
         extrapolated=not covers_ab and not covers_ba,
         launching=launching,

@@ -23,9 +23,9 @@ from profiler.analyzers.gap.shape import (
     ALL_TERMS,
     ENOUGH_STEPS,
     PREFILL_STEP,
-    PREFILL_TOKEN,
     SEQUENCE,
     STEP,
+    TOKEN,
     Composite,
     Load,
     Shape,
@@ -217,14 +217,14 @@ class _Traced:
         position[known] = np.arange(len(known))
         chosen = position if rows is None else position[rows]
         chosen = chosen[chosen >= 0]
-        sides: list[dict[Component, Floats]] = []
-        for buckets in (costs.busy, costs.idle):
-            seconds: dict[Component, Floats] = {}
-            for bucket, values in buckets.items():
-                key = component_of(bucket, device)
-                seconds[key] = seconds.get(key, 0.0) + values[known][chosen]
-            sides.append(seconds)
-        return _Traced(load.rows(chosen), sides[0], sides[1], costs.launching[known][chosen])
+        on_device: dict[Component, Floats] = {}
+        on_host: dict[Component, Floats] = {}
+        for bucket, values in (*costs.busy.items(), *costs.idle.items()):
+            key = component_of(bucket, device)
+            # The device's own pauses between kernels are no more slowed by a profiler than its kernels.
+            side = on_device if bucket in costs.busy or key == ("kernel", GAPS) else on_host
+            side[key] = side.get(key, 0.0) + values[known][chosen]
+        return _Traced(load.rows(chosen), on_device, on_host, costs.launching[known][chosen])
 
     def shape(self, key: Component, other: _Traced | None, like: RunModel | None) -> Shape:
         seconds = self.device[key] if key in self.device else self.host[key]
@@ -248,4 +248,4 @@ def _terms(key: Component, *loads: Load) -> tuple[int, ...]:
     sequences that it reads, everything else mostly with the weights that every step reads."""
     if not all(narrow(load) for load in loads):
         return ALL_TERMS
-    return (PREFILL_TOKEN, SEQUENCE) if key == ("kernel", "attention") else (STEP, PREFILL_STEP, PREFILL_TOKEN)
+    return (TOKEN, SEQUENCE) if key == ("kernel", "attention") else (STEP, PREFILL_STEP, TOKEN)

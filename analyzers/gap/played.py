@@ -185,6 +185,6 @@ def linear(shape: StepShape) -> StepCost:
         for part in shape.parts:
             total = total.plus(linear(part))
         return total
-    step, prefill_step, prefill_token, sequence = shape.cost.tolist()
-    tokens = [prefill_token if hinge == shape.hinge else 0.0 for hinge in HINGES]
+    step, prefill_step, token, sequence = shape.cost.tolist()
+    tokens = [token if hinge == shape.hinge else 0.0 for hinge in HINGES]
     return StepCost((step, prefill_step, sequence, *tokens))

@@ -19,8 +19,8 @@ import numpy as np
 from profiler.analyzers.gap.shape import HINGES
 from profiler.model.requests import Floats, Ints
 
-# What a step's time is linear in: itself, whether it prefills, its sequences, and prompt tokens beyond each hinge.
-BASIS: Final = ("step", "prefill step", "sequence", *(f"prefill token beyond {hinge:.0f}" for hinge in HINGES))
+# What a step's time is linear in: itself, whether it prefills, its sequences, and its tokens beyond each hinge.
+BASIS: Final = ("step", "prefill step", "sequence", *(f"token beyond {hinge:.0f}" for hinge in HINGES))
 # A pool that is this full admits no further prompt: room is left for those in decode to grow.
 ADMIT_BELOW: Final = 0.98
 # Sums of step times that are equal but for rounding.
@@ -41,9 +41,11 @@ class StepCost:
         total = c[0] + c[2] * decode
         if prefill_tokens:
             total += c[1]
-            for value, hinge in zip(c[3:], HINGES, strict=True):
-                if prefill_tokens > hinge:
-                    total += value * (prefill_tokens - hinge)
+        tokens = prefill_tokens + decode
+        for value, hinge in zip(c[3:], HINGES, strict=True):
+            if tokens <= hinge:
+                break
+            total += value * (tokens - hinge)
         return max(total, 1e-7)
 
     def plus(self, other: StepCost, factor: float = 1.0) -> StepCost:

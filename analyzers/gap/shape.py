@@ -1,8 +1,9 @@
-"""The time of a step as a function of what it carries: a floor, plus a cost for each prefill token and each sequence.
+"""The time of a step as a function of what it carries: a floor, plus a cost for each token and each sequence.
 
 Simple monotone shapes on purpose: every coefficient is at least zero and has a meaning that can be checked, and a step
-that carried more can't be predicted to take less. The first prefill tokens of a step can be free (a step that waits
-for the weights anyway computes them on the way): the shape has a hinge, chosen by what fits.
+that carried more can't be predicted to take less. A step computes one token of each sequence in decode, and its prompt
+tokens. The first of all these can be free (a step that waits for the weights anyway computes them on the way): the
+shape has a hinge, chosen by what fits.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from numpy.typing import NDArray
 
 from profiler.model.requests import Floats
 
-TERMS: Final = ("step", "prefill step", "prefill token", "sequence")
+TERMS: Final = ("step", "prefill step", "token", "sequence")
 ALL_TERMS: Final = (0, 1, 2, 3)
-STEP, PREFILL_STEP, PREFILL_TOKEN, SEQUENCE = ALL_TERMS
+STEP, PREFILL_STEP, TOKEN, SEQUENCE = ALL_TERMS
+# What a step's time is spent on.
+WORK: Final = ("step", "prefill step", "prefill token", "sequence")
 # Equal steps of one engine on one device are expected to cost the same to this relative standard deviation.
 POOLING: Final = 0.2
 # Fewer steps than this have no shape of their own.
 ENOUGH_STEPS: Final = 10
-# Prefill tokens that a step may carry for free: about the ridge of the roofline, below it on slower devices.
-HINGES: Final = (0.0, 64.0, 128.0, 256.0, 512.0)
+# Tokens that a step may carry for free: about the ridge of the roofline, below it on slower devices.
+HINGES: Final = (0.0, 64.0, 96.0, 128.0, 160.0, 192.0, 256.0, 384.0, 512.0)
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,10 @@ class Load:
         return len(self.decode)
 
     def features(self, hinge: float) -> Floats:
-        """(n, 4): one row a step, one column a term; prefill tokens count beyond ``hinge``."""
+        """(n, 4): one row a step, one column a term; tokens count beyond ``hinge``."""
         known = self._by_hinge.get(hinge)
         if known is None:
-            beyond = np.maximum(self.prefill_tokens - hinge, 0.0)
+            beyond = np.maximum(self.prefill_tokens + self.decode - hinge, 0.0)
             columns = [np.ones(len(self)), self.prefill_tokens > 0, beyond, self.decode]
             known = np.stack(columns, axis=1).astype(np.float64)
             self._by_hinge[hinge] = known
@@ -86,8 +89,8 @@ class Load:
 
 @dataclass(frozen=True)
 class Shape:
-    """``cost`` (4,) seconds per unit of each term, prefill tokens beyond ``hinge``. ``low``/``high`` bound the terms
-    that were seen."""
+    """``cost`` (4,) seconds per unit of each term, tokens beyond ``hinge``. ``low``/``high`` bound the terms that were
+    seen."""
 
     cost: Floats
     low: Floats
@@ -102,9 +105,14 @@ class Shape:
         """Predicted seconds of all steps, by weight."""
         return float(load.weight @ self.seconds(load))
 
-    def by_term(self, load: Load) -> Floats:
-        """(4,): the predicted seconds of all steps by term."""
-        return (load.weight @ load.features(self.hinge)) * self.cost
+    def by_work(self, load: Load) -> Floats:
+        """(4,): the predicted seconds of all steps by what they were spent on, in the order of ``WORK``: a decoded
+        token is its sequence's."""
+        found: Floats = (load.weight @ load.features(self.hinge)) * self.cost
+        decoded = float(load.weight @ np.maximum(load.decode - self.hinge, 0.0)) * float(self.cost[TOKEN])
+        found[TOKEN] -= decoded
+        found[SEQUENCE] += decoded
+        return found
 
     def covers(self, load: Load) -> bool:
         """Whether nearly all of the load's time lies within what the fit has seen (else it is extrapolated)."""
@@ -134,9 +142,9 @@ class Composite:
         found: Floats = np.sum([part.seconds(load) for part in self.parts], axis=0)
         return found
 
-    def by_term(self, load: Load) -> Floats:
-        """(4,): the predicted seconds of all steps by term."""
-        found: Floats = np.sum([part.by_term(load) for part in self.parts], axis=0)
+    def by_work(self, load: Load) -> Floats:
+        """(4,): the predicted seconds of all steps by what they were spent on, in the order of ``WORK``."""
+        found: Floats = np.sum([part.by_work(load) for part in self.parts], axis=0)
         return found
 
     def covers(self, load: Load) -> bool:
@@ -171,8 +179,10 @@ def fit(
     """
     fixed = prior.hinge if prior is not None else hinge
     hinges = HINGES if fixed is None else (fixed,)
-    if fixed is None and not (load.prefill_tokens > 0).any():
-        hinges = (0.0,)
+    if not (load.prefill_tokens > 0).any():
+        # Each token is a sequence's.
+        hinges = hinges if fixed is not None else (0.0,)
+        terms = tuple(term for term in terms if term != TOKEN) if SEQUENCE in terms else terms
     best: tuple[float, Floats, float] | None = None
     for candidate in hinges:
         cost = _fit_at(load, seconds, candidate, prior, terms)

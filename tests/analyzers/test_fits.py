@@ -57,7 +57,7 @@ def test_a_fit_meets_the_measured_total_and_never_charges_less_than_nothing(seed
     shape = fit(steps, seconds)
     assert (shape.cost >= 0).all()
     assert shape.total(steps) == pytest.approx(float(seconds.sum()), rel=1e-9)
-    assert float(shape.by_term(steps).sum()) == pytest.approx(shape.total(steps), rel=1e-9)
+    assert float(shape.by_work(steps).sum()) == pytest.approx(shape.total(steps), rel=1e-9)
     more = Load(steps.decode + 1, steps.prefill_tokens + 10, steps.prefill_requests, steps.stalled, steps.weight)
     assert (shape.seconds(more) >= shape.seconds(steps) - 1e-15).all(), "more work can't take less time"
     assert shape.covers(steps)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from profiler.analyzers.gap.replay import BASIS, Demand, Replayed, Rules, StepCost, replay
 from profiler.analyzers.gap.shape import HINGES
 
-STEP = StepCost((0.010, 0.0, 0.001, *([0.0001] + [0.0] * (len(HINGES) - 1))))
+# 10 ms a step, 0.1 ms a prompt token, 1 ms a sequence in decode (its token counts as one, too).
+STEP = StepCost((0.010, 0.0, 0.0009, *([0.0001] + [0.0] * (len(HINGES) - 1))))
 OPEN = Rules(max_seqs=None, budget=None, chunked=True, mixed=True, kv_tokens=None, lag=False)
 
 
