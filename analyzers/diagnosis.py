@@ -16,6 +16,7 @@ from profiler.analyzers.gap.ledger import Context, Ledger
 from profiler.analyzers.gap.ledgers import DEFAULT_METRICS, Played, ledger_of, played_pair
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import models_of
+from profiler.analyzers.gap.played import with_all_steps
 from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
@@ -24,7 +25,7 @@ from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.recommend import recommended
-from profiler.analyzers.repeats import focused, log_rates, repeats_of, typical
+from profiler.analyzers.repeats import focused, log_values, repeats_of, typical
 from profiler.analyzers.run_names import told_apart
 from profiler.analyzers.trust import lost_kernels
 from profiler.analyzers.verdict import verdict_of, winner_of
@@ -64,17 +65,30 @@ def diagnose(
     bench_a, bench_b = typical(repeats[0], bench_a), typical(repeats[1], bench_b)
     run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
     a, b = measure(run_a, bench_a), measure(run_b, bench_b)
-    noise = spread.between(log_rates(repeats[0]), log_rates(repeats[1]), a.device, b.device)
+    noise = {
+        metric: spread.between(
+            log_values(repeats[0], metric), log_values(repeats[1], metric), a.device, b.device, metric
+        )
+        for metric in ("output_throughput", *metrics)
+    }
     values = _values(bench_a, slo), _values(bench_b, slo)
     context = Context(a, b, _clock_ratio(run_a, run_b))
     untrusted = untrusted_traces(a, b)
     same_profiler = profilers_agree(a, b) and not untrusted
     models = models_of(a, b, same_profiler)
+    if models is not None:
+        full = with_all_steps(a, models[0]), with_all_steps(b, models[1])
+        if full[0] is not a or full[1] is not b:
+            a, b = full
+            context, models = Context(a, b, context.clock_ratio), models_of(a, b, same_profiler)
     view = View(context, *(models or (None, None)))
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
     replicas = intervals.replicas_of(a, b, models) if models else []
     played = played_pair(view) if any(metric not in THROUGHPUTS for metric in wanted) else None
-    gaps = tuple(_gap(metric, view, values, replicas, played, noise.deviation, slo) for metric in wanted)
+    gaps = tuple(
+        _gap(metric, view, values, replicas, played, noise.get(metric, noise["output_throughput"]).deviation, slo)
+        for metric in wanted
+    )
     rules = fairness.check(run_a, run_b, bench_a, bench_b)
     runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
@@ -88,7 +102,12 @@ def diagnose(
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
         missing=missing,
-        method=(*_method(view), *_explained(a, repeats[0]), *_explained(b, repeats[1]), noise.told),
+        method=(
+            *_method(view),
+            *_explained(a, repeats[0]),
+            *_explained(b, repeats[1]),
+            noise["output_throughput"].told,
+        ),
         roles=role_rows(a.traced, b.traced),
         curves=(*curves_of(a, "a"), *curves_of(b, "b")),
     )

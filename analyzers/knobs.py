@@ -16,7 +16,7 @@ import numpy as np
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import GAPS, Component
 from profiler.analyzers.gap.played import NOTHING, Player
-from profiler.analyzers.gap.replay import BASIS, Rules, StepCost
+from profiler.analyzers.gap.replay import Front, Rules, StepCost
 from profiler.analyzers.gap.shape import HINGES
 
 Value = int | float | bool | str
@@ -108,9 +108,8 @@ def _by_sequence(player: Player, sequences: float, share: float) -> Player:
     """The same steps with a share of their fixed time as a cost of each sequence."""
     costs = {}
     for key, cost in player.costs.items():
-        step, prefill, sequence, *tokens = cost.cost
-        moved = step * share
-        costs[key] = StepCost((step - moved, prefill, sequence + moved / max(sequences, 1.0), *tokens))
+        moved = cost.step * share
+        costs[key] = replace(cost, step=cost.step - moved, sequence=cost.sequence + moved / max(sequences, 1.0))
     return replace(player, costs=costs)
 
 
@@ -148,10 +147,9 @@ def _free(player: Player, budget: int, tokens: float) -> Player:
     hinge = max(h for h in HINGES if h <= budget)
     costs = {}
     for key, cost in player.costs.items():
-        step, prefill, sequence, *beyond = cost.cost
-        whole = prefill + sum(v * max(tokens - h, 0.0) for v, h in zip(beyond, HINGES, strict=True))
+        whole = cost.prefill_step + sum(value * max(tokens - beyond, 0.0) for beyond, value in cost.tokens)
         slope = whole / max(tokens - hinge, 1.0)
-        costs[key] = StepCost((step, 0.0, sequence, *(slope if h == hinge else 0.0 for h in HINGES)))
+        costs[key] = replace(cost, prefill_step=0.0, tokens=((hinge, slope),))
     return replace(player, costs=costs)
 
 
@@ -159,8 +157,9 @@ def _proportional(player: Player, tokens: float) -> Player:
     """The same steps with what a prefill costs at once, at this many tokens, as a cost of each token."""
     costs = {}
     for key, cost in player.costs.items():
-        step, prefill, sequence, token, *beyond = cost.cost
-        costs[key] = StepCost((step, 0.0, sequence, token + prefill / max(tokens, 1.0), *beyond))
+        each = cost.prefill_step / max(tokens, 1.0)
+        grown = cost.plus(StepCost(prefill_step=-cost.prefill_step, sequence=-each, tokens=((0.0, each),)))
+        costs[key] = grown
     return replace(player, costs=costs)
 
 
@@ -172,12 +171,16 @@ def _other_budgets(situation: Situation) -> tuple[Value, ...]:
 def _cache(situation: Situation, value: Value) -> Turned:
     player = situation.player
     if not _switch(value, "prefix_cache"):
-        return Turned(replace(player, demand=replace(player.demand, computed=1.0)))
-    if player.demand.computed < 1.0:
+        return Turned(replace(player, demand=replace(player.demand, computed=np.ones(len(player.demand)))))
+    if player.demand.share < 1.0:
         return Turned(player)
-    if situation.other is None or situation.other.demand.computed >= 1.0:
+    if situation.other is None or situation.other.demand.share >= 1.0:
         raise NotPredictable("the files do not say which prompts share a prefix; a run with the cache on would show it")
-    return Turned(replace(player, demand=replace(player.demand, computed=situation.other.demand.computed)))
+    return Turned(
+        replace(
+            player, demand=replace(player.demand, computed=np.full(len(player.demand), situation.other.demand.share))
+        )
+    )
 
 
 def _pool(situation: Situation, value: Value) -> Turned:
@@ -216,7 +219,7 @@ def _overlap(situation: Situation, value: Value) -> Turned:
     player = situation.player
     if _switch(value, "overlap"):
         waits = _cost(player, lambda key: key[0] == "scheduling")
-        if not any(waits.cost):
+        if not waits.counts():
             raise NotPredictable("the trace shows no time between steps that could be hidden")
         hidden = _without(player, lambda key: key[0] == "scheduling")
         rules = replace(player.rules, lag=True)
@@ -230,7 +233,7 @@ def _overlap(situation: Situation, value: Value) -> Turned:
     rules = replace(player.rules, lag=False)
 
     def with_host(share: float) -> Player:
-        added = StepCost((phases * share, *(0.0,) * (len(BASIS) - 1)))
+        added = StepCost(phases * share)
         return replace(player, costs={**player.costs, ("scheduling", "host phases"): added}, rules=rules)
 
     # The profiler slows the host by one to two times; what no range marks comes on top.
@@ -283,17 +286,21 @@ def _usual_batch(situation: Situation) -> int:
 
 def _decode_only(player: Player, seconds: float) -> Player:
     """``seconds`` more in every step that does not prefill."""
-    added = StepCost((seconds, -seconds, *(0.0,) * (len(BASIS) - 2)))
+    added = StepCost(seconds, -seconds)
     return replace(player, costs={**player.costs, ("cuda_graph", "predicted"): added})
 
 
 def _frontend(situation: Situation, value: Value) -> Turned:
     _whole(value, "frontend_processes")
-    client = situation.player.client
-    if not client:
+    front = situation.player.front
+    if not front.first:
         raise NotPredictable("the engine's histograms do not say how much of TTFT lies outside it")
     player = situation.player
-    return Turned(replace(player, client=0.75 * client), low=player, high=replace(player, client=0.5 * client))
+
+    def shorter(share: float) -> Player:
+        return replace(player, front=Front(share * front.first, share * front.last, front.turn))
+
+    return Turned(shorter(0.75), low=player, high=shorter(0.5))
 
 
 def _cost(player: Player, chosen: Callable[[Component], bool]) -> StepCost:

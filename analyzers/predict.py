@@ -108,13 +108,13 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
     except ValueError as error:
         raise NotPredictable(f"the replay can't serve these requests: {error}") from error
     device = situation.measured.device
-    # The engine will be started again, and starts differ by themselves.
-    starts = spread.NORMAL_95 * spread.of_difference(device, device)
     predicted, errors = {}, {}
     for metric, value in measured.items():
         if not before.get(metric) or not value:
             continue
         errors[metric] = before[metric] / value - 1.0
+        # The engine will be started again, and starts differ by themselves.
+        starts = spread.NORMAL_95 * spread.of_difference(device, device, metric)
         # What the replay gets wrong may stay or may go with the change: halfway between both.
         stays, goes = after[metric] / before[metric], after[metric] / value
         bounds = [side[metric] / base[metric] - 1.0 for side, base in ratios if base.get(metric)]

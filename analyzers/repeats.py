@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
+from profiler.analyzers.metrics import metrics_of
 from profiler.model.requests import BenchResult
 from profiler.model.run import Run
 
@@ -56,6 +57,12 @@ def log_rates(repeats: Sequence[BenchResult]) -> list[float]:
     """Log output throughput of each repeat; empty where a single result counts no tokens."""
     counted = [bench for bench in repeats if bench.total_output_tokens > 0 and bench.duration > 0]
     return [float(np.log(bench.total_output_tokens / bench.duration)) for bench in counted]
+
+
+def log_values(repeats: Sequence[BenchResult], metric: str) -> list[float]:
+    """Logarithm of a metric (by its name in the result document) of each repeat that has it."""
+    values = [metrics_of(bench).get(metric, 0.0) for bench in repeats]
+    return [float(np.log(value)) for value in values if value > 0 and np.isfinite(value)]
 
 
 def typical(repeats: Sequence[BenchResult], bench: BenchResult) -> BenchResult:

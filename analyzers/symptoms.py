@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.gap.measured import Measured
-from profiler.analyzers.gap.played import client_seconds
+from profiler.analyzers.gap.played import front_of
 from profiler.analyzers.metrics import metrics_of
 
 
@@ -157,9 +157,9 @@ def _interference(measured: Measured) -> Symptom | None:
 
 
 def _outside(measured: Measured) -> Symptom | None:
-    client, metrics = client_seconds(measured), metrics_of(measured.bench)
+    client, metrics = front_of(measured).first, metrics_of(measured.bench)
     ttft = metrics.get("mean_ttft")
-    if client is None or not ttft or client / ttft < 0.3:
+    if not ttft or client / ttft < 0.3:
         return None
     return Symptom(
         "TTFT passes outside the engine",

@@ -45,7 +45,8 @@ def from_fields(knobs: Sequence[Knob], fields: Mapping[str, object]) -> dict[str
 
 
 def from_command(engine: Engine, words: Sequence[str]) -> dict[str, object]:
-    """``setting.<knob>`` of every flag of a command line that the engine's knobs know, the last one winning."""
+    """``setting.<knob>`` of every flag of a command line that the engine's knobs know, the last one winning;
+    ``default.<knob>`` where the engine's default of a knob without a flag decides how the run is read."""
     fields: dict[str, object] = {}
     for flag, value in flags(words):
         name, opposite, alone = _field(flag, engine.knobs)
@@ -57,7 +58,8 @@ def from_command(engine: Engine, words: Sequence[str]) -> dict[str, object]:
             continue
         stated: object = True if value is None else value
         fields[name] = not switch(stated) if opposite else stated
-    return from_fields(engine.knobs, fields)
+    found = from_fields(engine.knobs, fields)
+    return found | {f"default.{k}": v for k, v in engine.defaults.items() if f"setting.{k}" not in found}
 
 
 def flags(words: Sequence[str]) -> list[tuple[str, str | None]]:

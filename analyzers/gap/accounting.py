@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profiler.analyzers.gap.contention import hidden, known, paces
 from profiler.analyzers.gap.model import Component, RunModel
 from profiler.analyzers.gap.shape import WORK, Load
 
@@ -48,9 +49,10 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
     a_on_b, b_on_a = model_a.components(load_b), model_b.components(load_a)
     rates: defaultdict[Component, float] = defaultdict(float)
     # If A's rates judge the composition, the rates are compared on B's steps, and the other way round.
-    for weight, fast, slow in ((by_a, a_on_b, own_b), (1 - by_a, own_a, b_on_a)):
-        for key in fast.keys() | slow.keys():
-            rates[key] += weight * (slow.get(key, 0.0) - fast.get(key, 0.0))
+    for weight, load, fast, slow in ((by_a, load_b, a_on_b, own_b), (1 - by_a, load_a, own_a, b_on_a)):
+        changes = {key: slow.get(key, 0.0) - fast.get(key, 0.0) for key in fast.keys() | slow.keys()}
+        for key, amount in _contended(model_a, model_b, load, changes).items():
+            rates[key] += weight * amount
     levels = {key: 0.5 * (own_a.get(key, 0.0) + own_b.get(key, 0.0)) for key in rates}
     term_level = 0.5 * (model_a.step.by_work(load_a) + model_b.step.by_work(load_b))
     launching = phases = 0.0
@@ -69,6 +71,32 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
         launching=launching,
         phases=phases,
     )
+
+
+def _contended(
+    model_a: RunModel, model_b: RunModel, load: Load, changes: Mapping[Component, float]
+) -> Mapping[Component, float]:
+    """Changes of the components at equal steps, as host and device share them: what the one hides of the other's change
+    is counted for neither alone (contention.py). They add up to the same."""
+    if not known(model_a, model_b):
+        return changes
+    counts = hidden(paces(model_a, load), paces(model_b, load))
+    found = dict(changes)
+    moved = 0.0
+    for key in changes.keys() & (model_a.device.keys() | model_b.device.keys()):
+        change = np.zeros(len(load))
+        for model, sign in ((model_a, -1.0), (model_b, 1.0)):
+            if key in model.device:
+                change = change + sign * model.device[key].seconds(load)
+        found[key] -= (left := float(load.weight @ ((1.0 - counts) * change)))
+        moved += left
+    waiting = {key: abs(amount) for key, amount in changes.items() if key in model_a.host or key in model_b.host}
+    total = sum(waiting.values())
+    if total <= 0.0:
+        return changes
+    for key, size in waiting.items():
+        found[key] += moved * size / total
+    return found
 
 
 def per_output_token(load: Load, tokens: int) -> Load:

@@ -124,16 +124,19 @@ def book(ledger: Ledger, part: Split, context: Context, *, per_token: bool = Fal
         else:
             shifted.add(*context.steps_cause(moved), amount, level)
     rates = Ledger()
-    held = held_by_launches(part)
+    held, back = held_by_launches(part), held_by_schedule(part)
     for key, amount in part.rates.items():
         level = part.rates_level[key]
         clocks = clock_part(key, amount, level, context.clock_ratio)
         launches = held * amount if key[0] == "scheduling" else 0.0
-        rates.add(*key, amount - clocks - launches, level)
+        later = back * amount if key[0] == "cuda_graph" else 0.0
+        rates.add(*key, amount - clocks - launches - later, level)
         if clocks:
             rates.add("hardware", "clock of the device", clocks, level)
         if launches:
             rates.add("cuda_graph", "idle while launches hold the host", launches, 0.0)
+        if later:
+            rates.add("scheduling", "launches that come later", later, 0.0)
     if context.follows_pace():
         shifted = _follow(shifted, rates)
     for booked in (shifted, rates):
@@ -189,13 +192,33 @@ def held_by_launches(part: Split) -> float:
     A host that launches kernel by kernel comes late to its next step, so the device waits between steps although the
     scheduler does what it always did. The host's own times decide: launch calls against annotated phases.
     """
-    between = sum(amount for key, amount in part.rates.items() if key[0] == "scheduling")
+    between = _idle(part, "scheduling")
     launching, phases = part.launching, part.phases
     if between == 0.0 or launching * between <= 0.0 or abs(launching) < 0.1 * abs(between):
         return 0.0
     if phases * between <= 0.0:
         return 1.0
     return launching / (launching + phases)
+
+
+def held_by_schedule(part: Split) -> float:
+    """Which share of a change in the time until launches within steps is the scheduler's doing: all of it where the
+    launches themselves take as long as before, and only come at another time."""
+    late = _idle(part, "cuda_graph")
+    return 1.0 if late and abs(part.launching) < 0.1 * abs(late) and _idle(part, "scheduling") * late > 0.0 else 0.0
+
+
+def launches_share(part: Split) -> float:
+    """Which share (0 to 1) of a change in what the device waits for the host is made by launches, not by the scheduler."""
+    late, between = _idle(part, "cuda_graph"), _idle(part, "scheduling")
+    back, held = held_by_schedule(part), held_by_launches(part)
+    launches, schedule = late * (1.0 - back) + between * held, between * (1.0 - held) + late * back
+    size = abs(launches) + abs(schedule)
+    return abs(launches) / size if size else 0.5
+
+
+def _idle(part: Split, cause: str) -> float:
+    return sum(amount for key, amount in part.rates.items() if key[0] == cause)
 
 
 def clock_part(key: Component, amount: float, level: float, ratio: float | None) -> float:

@@ -30,8 +30,10 @@ from profiler.analyzers.gap.shape import (
     Load,
     Shape,
     StepShape,
+    ahead_of_prefills,
     fit,
     fit_pair,
+    misfit,
     narrow,
 )
 from profiler.analyzers.kernels import COMMUNICATION
@@ -45,6 +47,11 @@ UNSPLIT: Final[Component] = ("unexplained", "inside the steps")
 UNSPLIT_CPU: Final[Component] = ("kernel", "inside the steps: kernels and dispatch")
 UNSHOWN: Final[Component] = ("unexplained", "step time that the trace does not show")
 
+# Traced device times beyond those of the steps by more than this are not what few traced steps miss.
+MOST_BEYOND: Final = 0.95
+# How much worse the sum of a trace's components may fit a run's own steps than these steps' own shape.
+ABOUT_AS_WELL: Final = 1.5
+
 Rows = tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]
 
 
@@ -53,7 +60,8 @@ class RunModel:
     """``step`` gives a step's unprofiled seconds. ``device`` (kernels, communication) and ``host`` (idle) split it;
     both are empty where no trace can be used: then all of it is ``whole``. ``scaled`` is True where everything is
     scaled to the step's time. ``launching`` is the host time in a step's launch calls and ``phases`` the annotated
-    host phases of a step, seconds, None where the trace does not show them."""
+    host phases of a step, seconds, None where the trace does not show them. ``overlapped``: the host prepares a step
+    while the device computes the one before."""
 
     step: StepShape
     device: Mapping[Component, Shape]
@@ -62,6 +70,7 @@ class RunModel:
     whole: Component = UNSPLIT
     launching: Shape | None = None
     phases: float | None = None
+    overlapped: bool = False
 
     def seconds(self, load: Load) -> float:
         """Seconds for all steps of ``load``."""
@@ -132,29 +141,88 @@ def models_of(
     if a.steps is None or b.steps is None:
         return None
     related = related_runs(a, b)
-    step_a, step_b = _step_shapes(a, b, related, like)
+    steps = _step_shapes(a, b, related, like)
     traced_a, traced_b = a.traced, b.traced
     inside = UNSPLIT_CPU if a.device == CPU and b.device == CPU else UNSPLIT
     if not split or traced_a is None or traced_b is None or traced_a.steps is None or traced_b.steps is None:
-        return RunModel(step_a, {}, {}, False, inside), RunModel(step_b, {}, {}, False, inside)
+        return RunModel(steps[0], {}, {}, False, inside), RunModel(steps[1], {}, {}, False, inside)
     sides = _Traced.of(traced_a.steps, traced_a.device, rows[0]), _Traced.of(traced_b.steps, traced_b.device, rows[1])
-    models = []
-    for index, step in enumerate((step_a, step_b)):
+    models, devices = [], []
+    for index in range(2):
+        own, other = sides[index], sides[1 - index] if related else None
+        devices.append({key: own.shape(key, other, None if like is None else like[index]) for key in own.device})
+    beyond = 1.0 if CPU in (traced_a.device, traced_b.device) else _beyond((a, b), devices)
+    for index, measured in enumerate((a, b)):
         own, other = sides[index], sides[1 - index] if related else None
         kept = None if like is None else like[index]
         account = (traced_a, traced_b)[index]
+        device = {key: shape.scaled(beyond) for key, shape in devices[index].items()}
+        host = {key: own.shape(key, other, kept) for key in own.host}
+        step = steps[index]
+        if account.device != CPU and measured.steps is not None:
+            step = _better(step, _summed(device, host, measured.steps), measured.steps, kept)
         models.append(
             RunModel(
                 step,
-                {key: own.shape(key, other, kept) for key in own.device},
-                {key: own.shape(key, other, kept) for key in own.host},
+                device,
+                host,
                 account.device == CPU,
                 inside,
                 own.launching(kept),
                 None if account.steps is None or account.steps.phases == 0.0 else account.steps.phases,
+                overlaps(measured),
             )
         )
     return models[0], models[1]
+
+
+def _beyond(pair: tuple[Measured, Measured], devices: list[dict[Component, Shape]]) -> float:
+    """How far traced device times overshoot the steps of a run that is never idle (a factor of at most 1): what a trace
+    of few steps misses of all others. The other run's, which may hide it in its idle time, are taken to do the same."""
+    found = 1.0
+    for measured, device in zip(pair, devices, strict=True):
+        assert measured.steps is not None
+        working = sum(shape.total(measured.steps.load) for shape in device.values())
+        if working > 0.0:
+            found = min(found, measured.steps.total / working)
+    return found if found >= MOST_BEYOND else 1.0
+
+
+def _summed(device: Mapping[Component, Shape], host: Mapping[Component, Shape], steps: Steps) -> Composite:
+    """The step as its traced components add up: the device's as they are, the host's as far as the steps' measured
+    total leaves room for it, all brought to that total."""
+    working = sum(shape.total(steps.load) for shape in device.values())
+    waiting = sum(shape.total(steps.load) for shape in host.values())
+    kept = min(max((steps.total - working) / waiting, 0.0), 1.0) if waiting > 0.0 else 0.0
+    parts = Composite((*device.values(), *(shape.scaled(kept) for shape in host.values())))
+    return parts.scaled(steps.total / (working + kept * waiting)) if working + kept * waiting > 0.0 else parts
+
+
+def _better(step: StepShape, summed: Composite, steps: Steps, like: RunModel | None) -> StepShape:
+    """The traced components' sum, where it explains the run's own steps about as well as their own fit: a trace shows
+    what a shape of four terms can't. In a replicate, what the run itself has."""
+    if like is not None:
+        return summed if isinstance(like.step, Composite) else step
+    if steps.own is None or isinstance(step, Composite):
+        return summed
+    own, traced = (misfit(shape, steps.load, steps.own, _joined(steps)) for shape in (step, summed))
+    return summed if traced <= ABOUT_AS_WELL * own else step
+
+
+def _joined(steps: Steps) -> NDArray[np.bool_] | None:
+    """Which steps' times are known only together with the next one's."""
+    return ahead_of_prefills(steps.load) if steps.lagged else None
+
+
+def overlaps(measured: Measured) -> bool:
+    """Whether a run schedules while the device computes: as its settings say, else as its timed steps show, else as
+    its engine does by default."""
+    stated = measured.run.fact("setting.overlap")
+    if stated is not None:
+        return bool(stated)
+    if measured.steps is not None and measured.steps.own is not None:
+        return measured.steps.lagged
+    return measured.run.fact("default.overlap") is True
 
 
 def related_runs(a: Measured, b: Measured) -> bool:
@@ -171,11 +239,12 @@ def _step_shapes(
     assert a.steps is not None and b.steps is not None
     hinges = (None, None) if like is None else (like[0].step.hinge, like[1].step.hinge)
     timed_a, timed_b = a.steps.own, b.steps.own
+    joined = _joined(a.steps), _joined(b.steps)
     if timed_a is not None and timed_b is not None and related:
-        one, two = fit_pair(a.steps.load, timed_a, b.steps.load, timed_b, hinges[0])
+        one, two = fit_pair(a.steps.load, timed_a, b.steps.load, timed_b, hinges[0], joined=joined)
         return _scaled(one, a.steps), _scaled(two, b.steps)
-    own_a = None if timed_a is None else _scaled(fit(a.steps.load, timed_a, hinge=hinges[0]), a.steps)
-    own_b = None if timed_b is None else _scaled(fit(b.steps.load, timed_b, hinge=hinges[1]), b.steps)
+    own_a = None if timed_a is None else _scaled(fit(a.steps.load, timed_a, hinge=hinges[0], joined=joined[0]), a.steps)
+    own_b = None if timed_b is None else _scaled(fit(b.steps.load, timed_b, hinge=hinges[1], joined=joined[1]), b.steps)
     return own_a or _borrowed(a, own_b), own_b or _borrowed(b, own_a)
 
 
@@ -231,9 +300,12 @@ class _Traced:
         kept = None if like is None else like.device.get(key) or like.host.get(key)
         hinge = None if kept is None else kept.hinge
         theirs = None if other is None else (other.device if key in self.device else other.host).get(key)
+        # A device waits in steps that only decode for other reasons than in those that prefill.
+        apart = key in self.host
         if other is None or theirs is None:
-            return fit(self.load, seconds, hinge=hinge, terms=_terms(key, self.load))
-        return fit_pair(self.load, seconds, other.load, theirs, hinge, _terms(key, self.load, other.load))[0]
+            return fit(self.load, seconds, hinge=hinge, terms=_terms(key, self.load), apart=apart)
+        terms = _terms(key, self.load, other.load)
+        return fit_pair(self.load, seconds, other.load, theirs, hinge, terms, apart=apart)[0]
 
     def launching(self, like: RunModel | None) -> Shape | None:
         known = np.isfinite(self.launches)

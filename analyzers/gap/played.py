@@ -9,16 +9,19 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.gap.measured import Measured
-from profiler.analyzers.gap.model import UNSHOWN, Component, RunModel
-from profiler.analyzers.gap.replay import BASIS, Demand, Replayed, Rules, StepCost, replay
-from profiler.analyzers.gap.shape import HINGES, Composite, StepShape
+from profiler.analyzers.gap.model import UNSHOWN, Component, RunModel, overlaps
+from profiler.analyzers.gap.replay import Demand, Front, Replayed, Rules, StepCost, replay
+from profiler.analyzers.gap.shape import Composite, Load, StepShape
+from profiler.model.requests import BenchResult, Floats, Ints
 
 # Steps in which sequences wait for a prefill, of all steps that prefill beside sequences in decode: from here on the
 # engine is taken to run prefills by themselves.
 _APART: Final = 0.5
 # Shares of the pool below this are too coarse in a log to say how large it is.
 _IN_USE: Final = 0.05
-NOTHING: Final = StepCost((0.0,) * len(BASIS))
+# A replay that takes this much longer or shorter than its run does not stand for it.
+_ABOUT_AS_LONG: Final = 0.1
+NOTHING: Final = StepCost()
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Player:
     rules: Rules
     costs: Mapping[Component, StepCost]
     between: float
-    client: float | None
+    front: Front
+    model: RunModel
 
     @property
     def cost(self) -> StepCost:
@@ -41,7 +45,7 @@ class Player:
 
     def play(self) -> Replayed:
         """The replay with the run's own parts. Raises ValueError where its requests can't be served."""
-        return replay(self.demand, self.rules, self.cost, self.between, self.client or 0.0)
+        return replay(self.demand, self.rules, self.cost, self.between, self.front)
 
 
 def player_of(measured: Measured, model: RunModel | None) -> Player | None:
@@ -58,19 +62,43 @@ def player_of(measured: Measured, model: RunModel | None) -> Player | None:
         costs=costs_of(measured, model),
         # An open loop waits for arrivals between its steps; a closed one that is never idle does not.
         between=measured.outside / count if closed and count else 0.0,
-        client=client_seconds(measured),
+        front=front_of(measured),
+        model=model,
     )
     return _fitting(player, measured)
 
 
+def with_all_steps(measured: Measured, model: RunModel) -> Measured:
+    """The run with the steps that a replay of its requests takes at the trace's own step times, where only the few
+    annotated steps of a trace say what steps it had: these miss how a load begins and ends. As it was where the replay
+    does not take about as long as the run did."""
+    steps = measured.steps
+    if steps is None or steps.table is not None or not model.device or model.scaled:
+        return measured
+    player = player_of(measured, replace(model, step=Composite((*model.device.values(), *model.host.values()))))
+    try:
+        played = None if player is None else player.play()
+    except ValueError:
+        return measured
+    if played is None or abs(played.duration / measured.duration - 1.0) > _ABOUT_AS_LONG:
+        return measured
+    decode, tokens, prompts, count = played.composition.T.astype(np.float64)
+    load = Load(decode, tokens, prompts, np.zeros(len(decode)), count)
+    source = (
+        f"a replay of {measured.bench.path} at the step times of {steps.source.partition(':')[0]} "
+        f"({played.duration / measured.duration - 1.0:+.1%} of its duration)"
+    )
+    return replace(measured, steps=replace(steps, load=load, source=source))
+
+
 def _fitting(player: Player, measured: Measured) -> Player:
-    """With the lag that reproduces the run's mean TTFT better: an asynchronous scheduler whose steps are short does not
-    show it in their times."""
+    """With a lag where that reproduces the run's mean TTFT better: an asynchronous scheduler whose steps are short does
+    not show it in their times."""
     table = measured.bench.requests
-    if table is None or measured.run.fact("setting.overlap") is False:
+    if table is None or player.rules.lag or measured.run.fact("setting.overlap") is False:
         return player
     mean = float(np.nanmean(table.ttft[table.ok]))
-    other = replace(player, rules=replace(player.rules, lag=not player.rules.lag))
+    other = replace(player, rules=replace(player.rules, lag=True))
     try:
         distance = [abs(np.log(float(p.play().ttft.mean()) / mean)) for p in (player, other)]
     except ValueError:
@@ -93,14 +121,52 @@ def demand_of(measured: Measured) -> Demand | None:
         if not np.isfinite(start).all():
             return None
         arrival = start - start.min()
-    computed = measured.computed_ratio()
+    prompt = table.input_tokens[rows]
     return Demand(
-        prompt=table.input_tokens[rows],
+        prompt=prompt,
         output=table.output_tokens[rows],
         arrival=arrival,
         concurrency=measured.bench.max_concurrency,
-        computed=1.0 if computed is None else float(np.clip(computed, 0.0, 1.0)),
+        computed=_computed(measured, prompt, arrival),
     )
+
+
+def _computed(measured: Measured, prompt: Ints, arrival: Floats | None) -> Floats:
+    """(n,) the share of each prompt that no cache holds, in the order in which the requests are served."""
+    ratio, steps = measured.computed_ratio(), measured.steps
+    if ratio is None or ratio >= 1.0:
+        return np.ones(len(prompt))
+    total = float(prompt.sum())
+    if steps is not None and steps.exact and steps.table is not None:
+        # Each step says how many prompts it held, and how many of their tokens it computed.
+        table = steps.table
+        rows = table.prefill_requests > 0
+        served = np.cumsum(table.prefill_requests[rows]).astype(np.float64)
+        group = np.searchsorted(served * len(prompt) / served[-1], np.arange(len(prompt)) + 0.5)
+        asked = np.bincount(group, prompt, minlength=len(served))
+        shares = np.clip(np.maximum(table.prefill_tokens[rows], 0) / np.maximum(asked, 1.0), 0.0, 1.0)[group]
+        return np.clip(shares * ratio * total / max(float(shares @ prompt), 1.0), 0.0, 1.0)
+    # What the first step takes finds an empty cache, so the others find more than the average.
+    rules = rules_of(measured)
+    most = min(rules.max_seqs or len(prompt), measured.bench.max_concurrency or len(prompt))
+    cold = (np.cumsum(prompt) <= (rules.budget or total)) & (np.arange(len(prompt)) < most)
+    if arrival is not None:
+        cold &= arrival <= arrival.min()
+    rest = total - float(prompt[cold].sum())
+    share = max((ratio * total - (total - rest)) / rest, 0.0) if rest else 1.0
+    return np.where(cold, 1.0, share)
+
+
+def _turn(bench: BenchResult) -> float:
+    """Seconds from the end of a response to the request that a closed loop sends in its place; 0 where the records do
+    not show it."""
+    table, most = bench.requests, bench.max_concurrency
+    if table is None or not most or len(table) <= most or not np.isfinite(table.start).all():
+        return 0.0
+    ended, began = np.sort(table.start + table.e2e), np.sort(table.start)
+    turns = began[most:] - ended[: len(began) - most]
+    known = turns[np.isfinite(turns)]
+    return float(np.median(known)) if len(known) else 0.0
 
 
 def rules_of(measured: Measured) -> Rules:
@@ -124,7 +190,7 @@ def rules_of(measured: Measured) -> Rules:
         chunked=chunked is not False,
         mixed=not apart,
         kv_tokens=int(pool) if pool else _pool_in_use(measured),
-        lag=steps.lagged,
+        lag=overlaps(measured),
     )
 
 
@@ -143,16 +209,25 @@ def _pool_in_use(measured: Measured) -> int | None:
     return int(float(running[known].sum()) * held / float(table.kv_usage[known].sum()))
 
 
-def client_seconds(measured: Measured) -> float | None:
-    """What of a mean TTFT the engine's own histograms do not hold; None where it has none, or where they hold more than
-    the client saw."""
+def front_of(measured: Measured) -> Front:
+    """What of a mean TTFT and of the rest of a response the engine's own histograms do not hold. Zero where it has
+    none, or where they hold more than the client saw."""
     counters, table = measured.counters, measured.bench.requests
-    known = [counters.get(f"{name}_count") for name in ("queue_seconds", "prefill_seconds")]
-    if table is None or not all(known):
-        return None
-    inside = sum(counters[f"{name}_sum"] / counters[f"{name}_count"] for name in ("queue_seconds", "prefill_seconds"))
-    mean = float(np.nanmean(table.ttft[table.ok])) if table.ok.any() else 0.0
-    return mean - inside if mean >= inside else None
+    turn = _turn(measured.bench)
+    if table is None or not table.ok.any() or not all(counters.get(f"{name}_count") for name in _TO_FIRST):
+        return Front(turn=turn)
+    inside = sum(counters[f"{name}_sum"] / counters[f"{name}_count"] for name in _TO_FIRST)
+    ttft, e2e = (float(np.nanmean(values[table.ok])) for values in (table.ttft, table.e2e))
+    if ttft < inside:
+        return Front(turn=turn)
+    first = last = ttft - inside
+    if counters.get("decode_seconds_count"):
+        # The rest of a response can be late by less than its beginning, where only that is held up.
+        last = max(first + e2e - ttft - counters["decode_seconds_sum"] / counters["decode_seconds_count"], 0.0)
+    return Front(first, last, turn)
+
+
+_TO_FIRST: Final = ("queue_seconds", "prefill_seconds")
 
 
 def costs_of(measured: Measured, model: RunModel) -> dict[Component, StepCost]:
@@ -179,12 +254,11 @@ def costs_of(measured: Measured, model: RunModel) -> dict[Component, StepCost]:
 
 
 def linear(shape: StepShape) -> StepCost:
-    """A shape in the replay's basis."""
+    """A shape as the replay asks it."""
     if isinstance(shape, Composite):
         total = NOTHING
         for part in shape.parts:
             total = total.plus(linear(part))
         return total
     step, prefill_step, token, sequence = shape.cost.tolist()
-    tokens = [token if hinge == shape.hinge else 0.0 for hinge in HINGES]
-    return StepCost((step, prefill_step, sequence, *tokens))
+    return StepCost(step, prefill_step, sequence, ((shape.hinge, token),) if token else ())

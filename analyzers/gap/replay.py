@@ -12,45 +12,70 @@ import heapq
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from profiler.analyzers.gap.shape import HINGES
 from profiler.model.requests import Floats, Ints
 
-# What a step's time is linear in: itself, whether it prefills, its sequences, and its tokens beyond each hinge.
-BASIS: Final = ("step", "prefill step", "sequence", *(f"token beyond {hinge:.0f}" for hinge in HINGES))
 # A pool that is this full admits no further prompt: room is left for those in decode to grow.
 ADMIT_BELOW: Final = 0.98
+# No step is quicker, whatever is taken from it.
+SHORTEST: Final = 1e-7
 # Sums of step times that are equal but for rounding.
 _ROUNDING: Final = 1e-9
 # More steps than this a request is a replay that does not end.
 _MOST_STEPS_A_REQUEST: Final = 100_000
 
 
-@dataclass(frozen=True)
-class StepCost:
-    """Seconds of a step, linear in ``BASIS``."""
-
-    cost: tuple[float, ...]
+class Paced(Protocol):
+    """Anything that says how long a step takes."""
 
     def seconds(self, decode: int, prefill_tokens: int) -> float:
         """Of a step that decodes so many sequences and computes so many prompt tokens."""
-        c = self.cost
-        total = c[0] + c[2] * decode
-        if prefill_tokens:
-            total += c[1]
+        ...
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of a step: each step's, what prefilling adds at once, each sequence's in decode, and each token's beyond
+    a hinge, prompt tokens and decoded ones (``tokens``: (hinge, seconds), by hinge)."""
+
+    step: float = 0.0
+    prefill_step: float = 0.0
+    sequence: float = 0.0
+    tokens: tuple[tuple[float, float], ...] = ()
+
+    def seconds(self, decode: int, prefill_tokens: int) -> float:
+        """Of a step that decodes so many sequences and computes so many prompt tokens."""
+        return max(self.signed(decode, prefill_tokens), SHORTEST)
+
+    def signed(self, decode: int, prefill_tokens: int) -> float:
+        """The same, of a part of a step, which can be less than nothing."""
+        total = self.step + self.sequence * decode + (self.prefill_step if prefill_tokens else 0.0)
         tokens = prefill_tokens + decode
-        for value, hinge in zip(c[3:], HINGES, strict=True):
+        for hinge, value in self.tokens:
             if tokens <= hinge:
                 break
             total += value * (tokens - hinge)
-        return max(total, 1e-7)
+        return total
 
     def plus(self, other: StepCost, factor: float = 1.0) -> StepCost:
         """This and ``factor`` times the other."""
-        return StepCost(tuple(a + factor * b for a, b in zip(self.cost, other.cost, strict=True)))
+        tokens = dict(self.tokens)
+        for hinge, value in other.tokens:
+            tokens[hinge] = tokens.get(hinge, 0.0) + factor * value
+        return StepCost(
+            self.step + factor * other.step,
+            self.prefill_step + factor * other.prefill_step,
+            self.sequence + factor * other.sequence,
+            tuple(sorted(tokens.items())),
+        )
+
+    def counts(self) -> bool:
+        """Whether anything in it is more than rounding."""
+        values = (self.step, self.prefill_step, self.sequence, *(value for _, value in self.tokens))
+        return any(abs(value) > 1e-12 for value in values)
 
 
 @dataclass(frozen=True)
@@ -69,23 +94,42 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class Front:
+    """What lies between a client and the engine, seconds: until the client has a request's ``first`` token and its
+    ``last`` one, and from the end of a response to the request that a closed loop sends in its ``turn``."""
+
+    first: float = 0.0
+    last: float = 0.0
+    turn: float = 0.0
+
+
+DIRECT: Final = Front()
+
+
+@dataclass(frozen=True)
 class Demand:
     """The requests. ``arrival`` (s from the start) for an open loop, None where ``concurrency`` keeps that many in
-    flight. ``prompt`` and ``output`` are tokens; ``computed`` is the share of prompt tokens that no cache holds."""
+    flight. ``prompt`` and ``output`` are tokens; ``computed`` is the share of each prompt that no cache holds."""
 
     prompt: Ints
     output: Ints
     arrival: Floats | None
     concurrency: int | None
-    computed: float
+    computed: Floats
 
     def __len__(self) -> int:
         return len(self.prompt)
 
+    @property
+    def share(self) -> float:
+        """The share of all prompt tokens that has to be computed."""
+        return float(self.computed @ self.prompt) / max(float(self.prompt.sum()), 1.0)
+
 
 @dataclass(frozen=True)
 class Replayed:
-    """What the requests met, seconds: columns in the demand's order, and the run's totals."""
+    """What the requests met, seconds: columns in the demand's order, and the run's totals. ``composition`` (k, 4) has
+    a row for each stretch of equal steps: sequences in decode, prompt tokens, prompts, and how many steps."""
 
     ttft: Floats
     e2e: Floats
@@ -94,6 +138,7 @@ class Replayed:
     steps: int
     decoded: int
     preemptions: int
+    composition: Ints
 
     @property
     def tpot(self) -> Floats:
@@ -119,13 +164,12 @@ class Replayed:
         return found
 
 
-def replay(demand: Demand, rules: Rules, cost: StepCost, between: float = 0.0, client: float = 0.0) -> Replayed:
-    """Play ``demand`` through the scheduler. ``between`` is seconds a step that its time does not hold, ``client``
-    seconds a request spends outside the engine before its first token.
+def replay(demand: Demand, rules: Rules, cost: Paced, between: float = 0.0, front: Front = DIRECT) -> Replayed:
+    """Play ``demand`` through the scheduler. ``between`` is seconds a step that its time does not hold.
 
     Raises ValueError where the requests can't be served (a prompt that never fits).
     """
-    run = _Run(demand, rules, cost, between, client)
+    run = _Run(demand, rules, cost, between, front)
     run.play()
     return Replayed(
         ttft=run.first - run.sent,
@@ -135,36 +179,21 @@ def replay(demand: Demand, rules: Rules, cost: StepCost, between: float = 0.0, c
         steps=run.steps,
         decoded=run.decoded,
         preemptions=run.preemptions,
+        composition=np.array(run.composition, np.int64).reshape(-1, 4),
     )
-
-
-def _computed(demand: Demand, rules: Rules) -> list[int]:
-    """Prompt tokens that each request has to compute: what the first step takes finds an empty cache, so the others
-    find more than the average."""
-    prompt = demand.prompt.astype(np.float64)
-    total = float(prompt.sum())
-    budget = total if rules.budget is None else float(rules.budget)
-    cold = np.cumsum(prompt) <= budget
-    cold &= np.arange(len(prompt)) < min(rules.max_seqs or len(prompt), demand.concurrency or len(prompt))
-    if demand.arrival is not None:
-        cold &= demand.arrival <= demand.arrival.min()
-    rest = total - float(prompt[cold].sum())
-    share = max((demand.computed * total - (total - rest)) / rest, 0.0) if rest else 1.0
-    if demand.computed >= 1.0:
-        share = 1.0
-    return [max(round(p), 1) for p in np.where(cold, prompt, prompt * share).tolist()]
 
 
 class _Run:
     """The state of one replay. Decoding sequences are kept by the step count at which they finish."""
 
-    def __init__(self, demand: Demand, rules: Rules, cost: StepCost, between: float, client: float) -> None:
+    def __init__(self, demand: Demand, rules: Rules, cost: Paced, between: float, front: Front) -> None:
         self._demand, self._rules, self._cost = demand, rules, cost
-        self._between, self._client = between, client
+        self._between, self._front = between, front
         n = len(demand)
         self.sent, self.first, self.last = np.zeros(n), np.full(n, np.nan), np.full(n, np.nan)
         self.steps = self.decoded = self.preemptions = 0
-        self._todo = _computed(demand, rules)
+        self.composition: list[tuple[int, int, int, int]] = []
+        self._todo = [max(round(tokens), 1) for tokens in (demand.prompt * demand.computed).tolist()]
         self._left = demand.output.tolist()
         self._context = demand.prompt.tolist()
         self._now = 0.0
@@ -288,7 +317,7 @@ class _Run:
             else:
                 heapq.heappush(self._decoding, (self._tick + self._left[request], request))
                 produced.append((request, False))
-        self._advance(1, decoding, tokens, produced)
+        self._advance(1, decoding, (tokens, len(chunks)), produced)
 
     def _stretch(self) -> None:
         """Equal decode steps up to the next that differs: a sequence finishes, one arrives, or the pool is full."""
@@ -300,7 +329,7 @@ class _Run:
         if self._rules.kv_tokens is not None and decoding > 1:
             count = min(count, max((self._rules.kv_tokens - self._kv) // decoding, 1))
         self._tick += count
-        self._advance(count, decoding, 0, [(request, True) for request in self._finish(count)])
+        self._advance(count, decoding, (0, 0), [(request, True) for request in self._finish(count)])
 
     def _finish(self, ticks: int = 1) -> list[int]:
         """Requests whose last token came in these ticks; the others grew by one token each tick."""
@@ -314,17 +343,18 @@ class _Run:
             self._kv -= self._context[request] + self._left[request]
         return finished
 
-    def _advance(self, count: int, decoding: int, tokens: int, produced: list[tuple[int, bool]]) -> None:
-        each = self._cost.seconds(decoding, tokens) + self._between
+    def _advance(self, count: int, decoding: int, prefill: tuple[int, int], produced: list[tuple[int, bool]]) -> None:
+        each = self._cost.seconds(decoding, prefill[0]) + self._between
         self.steps += count
+        self.composition.append((decoding, *prefill, count))
         # Not now minus the step: rounding must not decide whether a request came in time.
         self._began = self._now + each * (count - 1)
         self._now += each * count
-        seen = self._now + self._client
+        first, last = self._now + self._front.first, self._now + self._front.last
         for request, finished in produced:
             if math.isnan(self.first[request]):
-                self.first[request] = seen
+                self.first[request] = first
             if finished:
-                self.last[request] = seen
+                self.last[request] = last
                 if self._demand.arrival is None:
-                    self._send(seen)
+                    self._send(max(last + self._front.turn, 0.0))

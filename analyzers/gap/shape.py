@@ -28,7 +28,8 @@ POOLING: Final = 0.2
 # Fewer steps than this have no shape of their own.
 ENOUGH_STEPS: Final = 10
 # Tokens that a step may carry for free: about the ridge of the roofline, below it on slower devices.
-HINGES: Final = (0.0, 64.0, 96.0, 128.0, 160.0, 192.0, 256.0, 384.0, 512.0)
+HINGES: Final = (0.0, 64.0, 128.0, 256.0, 512.0)
+FINER: Final = 17
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,6 @@ class Load:
             self._by_hinge[hinge] = known
         return known
 
-    def normal(self, hinge: float) -> Floats:
-        """(4, 4): the normal matrix of a weighted fit over these steps."""
-        known = self._normals.get(hinge)
-        if known is None:
-            features = self.features(hinge)
-            known = features.T @ (features * self.weight[:, None])
-            self._normals[hinge] = known
-        return known
-
     @cached_property
     def bounds(self) -> tuple[Floats, Floats]:
         """The smallest and largest value of each term, without a hinge."""
@@ -72,10 +64,6 @@ class Load:
 
     @cached_property
     def _by_hinge(self) -> dict[float, Floats]:
-        return {}
-
-    @cached_property
-    def _normals(self) -> dict[float, Floats]:
         return {}
 
     def reweighted(self, weight: Floats) -> Load:
@@ -170,12 +158,16 @@ def fit(
     prior: Shape | None = None,
     hinge: float | None = None,
     terms: tuple[int, ...] = ALL_TERMS,
+    joined: NDArray[np.bool_] | None = None,
+    apart: bool = False,
 ) -> Shape:
-    """Least squares with costs of at least zero, scaled so that the predicted total is the measured one.
+    """Least squares with costs of at least zero, scaled so that the predicted total is the measured one. Deviations
+    count by the size of the step: long prefills vary by as much as whole decode steps take.
 
     ``prior`` pulls each cost towards another shape's, as if that were known to ``POOLING`` of itself: it decides only
     where the steps themselves say little. The hinge is the prior's, or the given one, or the one that fits best.
-    ``terms`` are the terms that may have a cost.
+    ``terms`` are the terms that may have a cost. ``joined`` marks steps whose time is known only together with that of
+    the step after them. ``apart`` gives steps that prefill a floor of their own, which may be lower than the others'.
     """
     fixed = prior.hinge if prior is not None else hinge
     hinges = HINGES if fixed is None else (fixed,)
@@ -183,18 +175,26 @@ def fit(
         # Each token is a sequence's.
         hinges = hinges if fixed is not None else (0.0,)
         terms = tuple(term for term in terms if term != TOKEN) if SEQUENCE in terms else terms
+    sample = _Sample.of(load, seconds, joined, apart)
     best: tuple[float, Floats, float] | None = None
     for candidate in hinges:
-        cost = _fit_at(load, seconds, candidate, prior, terms)
-        error = float(load.weight @ (seconds - load.features(candidate) @ cost) ** 2)
+        cost, error = sample.fitted(candidate, prior, terms)
         if best is None or error < 0.98 * best[0]:
             best = (error, cost, candidate)
     assert best is not None
+    if len(hinges) > 1:
+        # Between the neighbours of the best hinge: where it lies is a property of the device, not of the list.
+        place = hinges.index(best[2])
+        low, high = hinges[max(place - 1, 0)], hinges[min(place + 1, len(hinges) - 1)]
+        for candidate in np.linspace(low, high, FINER)[1:-1].tolist():
+            cost, error = sample.fitted(candidate, prior, terms)
+            if error < best[0]:
+                best = (error, cost, candidate)
     _, cost, chosen = best
-    low, high = load.bounds
+    lowest, highest = load.bounds
     if prior is not None:
-        low, high = np.minimum(low, prior.low), np.maximum(high, prior.high)
-    shape = Shape(cost, low, high, chosen)
+        lowest, highest = np.minimum(lowest, prior.low), np.maximum(highest, prior.high)
+    shape = Shape(cost, lowest, highest, chosen)
     predicted, measured = shape.total(load), float(load.weight @ seconds)
     return shape.scaled(measured / predicted) if predicted > 0 else shape
 
@@ -206,12 +206,27 @@ def fit_pair(
     seconds_b: Floats,
     hinge: float | None = None,
     terms: tuple[int, ...] = ALL_TERMS,
+    joined: tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None] = (None, None),
+    apart: bool = False,
 ) -> tuple[Shape, Shape]:
     """Shapes of two runs whose equal steps should take about equal time (one engine, model and device): each leans on
     both runs' steps where its own say little, and is its own where they say enough."""
     both = Load(*(np.concatenate([getattr(load_a, f), getattr(load_b, f)]) for f in Load.__dataclass_fields__))
-    pooled = fit(both, np.concatenate([seconds_a, seconds_b]), hinge=hinge, terms=terms)
-    return fit(load_a, seconds_a, pooled, terms=terms), fit(load_b, seconds_b, pooled, terms=terms)
+    marks = [
+        np.zeros(len(load), bool) if mark is None else mark for load, mark in zip((load_a, load_b), joined, strict=True)
+    ]
+    pooled = fit(
+        both,
+        np.concatenate([seconds_a, seconds_b]),
+        hinge=hinge,
+        terms=terms,
+        joined=np.concatenate(marks),
+        apart=apart,
+    )
+    return (
+        fit(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart),
+        fit(load_b, seconds_b, pooled, terms=terms, joined=joined[1], apart=apart),
+    )
 
 
 def attributed(load: Load, seconds: Floats) -> tuple[Floats, bool]:
@@ -237,6 +252,14 @@ def attributed(load: Load, seconds: Floats) -> tuple[Floats, bool]:
     return _shifted(seconds, long), True
 
 
+def ahead_of_prefills(load: Load) -> NDArray[np.bool_]:
+    """Steps before one that starts to prefill: where the host runs ahead, what the prefill's launches take shows in the
+    step before it, whose device time they cover, and lacks in the prefill's own."""
+    prefills = load.prefill_tokens > 0
+    found: NDArray[np.bool_] = np.append(~prefills[:-1] & prefills[1:], False)
+    return found
+
+
 # Long prefills are the exception where they can show a lag that the other steps don't.
 _MOSTLY: Final = 0.2
 
@@ -257,15 +280,57 @@ def narrow(load: Load) -> bool:
     return len(decode) == 0 or float(np.ptp(decode)) < 0.5 * float(decode.mean())
 
 
-def _fit_at(load: Load, seconds: Floats, hinge: float, prior: Shape | None, terms: tuple[int, ...]) -> Floats:
-    features, normal = load.features(hinge), load.normal(hinge)
-    moment = features.T @ (load.weight * seconds)
-    cost = nonnegative(normal, moment, terms)
-    if prior is None:
-        return cost
-    strength = _noise(seconds - features @ cost) / np.maximum(POOLING * prior.cost, 1e-9) ** 2
-    strength = np.where(prior.cost > 0, strength, 0.0)
-    return nonnegative(normal + np.diag(strength), moment + strength * prior.cost, terms)
+@dataclass(frozen=True)
+class _Sample:
+    """Steps as a fit takes them: those whose times are known only together are one."""
+
+    load: Load
+    begin: NDArray[np.int64]
+    seconds: Floats
+    weight: Floats
+    basis: Floats
+
+    @staticmethod
+    def of(load: Load, seconds: Floats, joined: NDArray[np.bool_] | None, apart: bool = False) -> _Sample:
+        begin = np.flatnonzero(np.append(True, ~joined[:-1])) if joined is not None else np.arange(len(load))
+        counted = np.add.reduceat(load.weight * seconds, begin)
+        weight = np.add.reduceat(load.weight, begin)
+        size = float(counted.sum() / max(weight.sum(), 1e-12)) + counted / np.maximum(weight, 1e-12)
+        mean = counted / np.maximum(weight, 1e-12)
+        return _Sample(load, begin, mean, weight / np.maximum(size, 1e-12), _APART if apart else np.eye(len(TERMS)))
+
+    def features(self, hinge: float) -> Floats:
+        """(n, 4): the terms of each step, the mean of those that are one."""
+        each = np.add.reduceat(self.load.weight, self.begin)
+        summed = np.add.reduceat(self.load.features(hinge) * self.load.weight[:, None], self.begin)
+        found: Floats = summed / np.maximum(each, 1e-12)[:, None]
+        return found
+
+    def fitted(self, hinge: float, prior: Shape | None, terms: tuple[int, ...]) -> tuple[Floats, float]:
+        """(cost, weighted squared error) of the best shape with this hinge."""
+        features = self.features(hinge) @ self.basis
+        normal = features.T @ (features * self.weight[:, None])
+        moment = features.T @ (self.weight * self.seconds)
+        cost = nonnegative(normal, moment, terms)
+        if prior is not None:
+            noise = _noise((self.seconds - features @ cost) * np.sqrt(self.weight))
+            expected = np.linalg.solve(self.basis, prior.cost)
+            strength = noise / np.maximum(POOLING * expected, 1e-9) ** 2
+            strength = np.where(expected > 0, strength, 0.0)
+            cost = nonnegative(normal + np.diag(strength), moment + strength * expected, terms)
+        return self.basis @ cost, float(self.weight @ (self.seconds - features @ cost) ** 2)
+
+
+# Terms of which the first two are steps without and with a prefill, in those of a shape.
+_APART: Final = np.array([[1.0, 0.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+
+
+def misfit(shape: StepShape, load: Load, seconds: Floats, joined: NDArray[np.bool_] | None = None) -> float:
+    """Weighted squared error of a shape's prediction, as a fit to these steps counts it."""
+    sample = _Sample.of(load, seconds, joined)
+    predicted = np.add.reduceat(load.weight * shape.seconds(load), sample.begin)
+    each = np.add.reduceat(load.weight, sample.begin)
+    return float(sample.weight @ (sample.seconds - predicted / np.maximum(each, 1e-12)) ** 2)
 
 
 def _noise(residual: Floats) -> float:

@@ -16,10 +16,20 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.gap.accounting import Split
-from profiler.analyzers.gap.ledger import UNEXPLAINED, Context, Ledger, clock_part, held_by_launches
+from profiler.analyzers.gap.contention import known
+from profiler.analyzers.gap.ledger import (
+    UNEXPLAINED,
+    Context,
+    Ledger,
+    clock_part,
+    held_by_launches,
+    held_by_schedule,
+    launches_share,
+)
+from profiler.analyzers.gap.mixed import Contended, Side
 from profiler.analyzers.gap.model import Component
-from profiler.analyzers.gap.played import NOTHING, Player
-from profiler.analyzers.gap.replay import Demand, StepCost
+from profiler.analyzers.gap.played import NOTHING, Player, linear
+from profiler.analyzers.gap.replay import Demand, Front, Paced, StepCost, replay
 
 # More requests than this are not replayed: the first of them show the same steady state.
 MOST_REQUESTS: Final = 800
@@ -27,6 +37,8 @@ MOST_REQUESTS: Final = 800
 EXACT_PLAYERS: Final = 7
 _ORDERS: Final = 24
 _SEED: Final = 20_261_130
+# The causes of what is not the device's in a step.
+HOST_SIDE: Final = ("cuda_graph", "scheduling", UNEXPLAINED)
 Values = Mapping[str, float]
 
 
@@ -50,12 +62,19 @@ class _Mixture:
     a: Player
     b: Player
     deltas: Mapping[str, StepCost]
+    contended: Contended | None
+
+    def cost(self, causes: frozenset[str]) -> Paced:
+        """A step's time with the parts of these causes from B."""
+        if self.contended is not None:
+            return self.contended.mixture(causes)
+        cost = self.a.cost
+        for cause in causes:
+            cost = cost.plus(self.deltas.get(cause, NOTHING))
+        return cost
 
     def play(self, causes: frozenset[str]) -> Values:
         a, b = self.a, self.b
-        cost = a.cost
-        for cause in causes:
-            cost = cost.plus(self.deltas.get(cause, NOTHING))
         rules, demand = a.rules, a.demand
         if "batching" in causes:
             rules = replace(rules, max_seqs=b.rules.max_seqs, budget=b.rules.budget, chunked=b.rules.chunked)
@@ -65,16 +84,11 @@ class _Mixture:
             rules = replace(rules, kv_tokens=b.rules.kv_tokens)
         if "workload" in causes:
             demand = b.demand
-        demand = replace(demand, computed=(b if "memory" in causes else a).demand.computed)
-        player = replace(
-            a,
-            demand=demand,
-            rules=rules,
-            costs={(UNEXPLAINED, "mixed"): cost},
-            between=(b if "scheduling" in causes else a).between,
-            client=(b if "frontend" in causes else a).client,
-        )
-        found = player.play().metrics()
+        if len(a.demand) == len(b.demand):
+            demand = replace(demand, computed=(b if "memory" in causes else a).demand.computed)
+        between = (b if "scheduling" in causes else a).between
+        front = (b if "frontend" in causes else a).front
+        found = replay(demand, rules, self.cost(causes), between, front).metrics()
         return found | {"seconds_per_output_token": 1.0 / found["output_throughput"]}
 
 
@@ -83,14 +97,15 @@ def shares_of(a: Player, b: Player, context: Context, part: Split) -> Shares | N
     idle time between steps the launches hold, and how much of the kernels' time is the clock's."""
     a, b = _alike(shortened(a), shortened(b))
     deltas, parts = _deltas(a, b, context, part)
-    mixture = _Mixture(a, b, deltas)
-    players = _players(a, b, deltas)
-    known: dict[frozenset[str], Values] = {}
+    contended = _contended(a, b, context, part) if known(a.model, b.model) else None
+    mixture = _Mixture(a, b, deltas, contended)
+    players = _players(a, b, deltas, contended)
+    values: dict[frozenset[str], Values] = {}
 
     def value(causes: frozenset[str]) -> Values:
-        if causes not in known:
-            known[causes] = mixture.play(causes)
-        return known[causes]
+        if causes not in values:
+            values[causes] = mixture.play(causes)
+        return values[causes]
 
     try:
         amounts, error = (_exact if len(players) <= EXACT_PLAYERS else _drawn)(players, value)
@@ -120,7 +135,7 @@ def _named(cause: str, a: Player, b: Player) -> str:
             return "steps held to the sequence limit"
         return "steps held to the token budget" if one.budget != two.budget else "chunking of prompts"
     if cause == "memory":
-        cached = a.demand.computed != b.demand.computed
+        cached = a.demand.share != b.demand.share
         return "prompt tokens computed" if cached else "fewer sequences fit in the KV cache"
     if cause == "scheduling":
         return "decodes stalled by prefills" if one.mixed != two.mixed else "when a step's batch is chosen"
@@ -137,15 +152,18 @@ def shortened(player: Player) -> Player:
         demand,
         prompt=demand.prompt[rows],
         output=demand.output[rows],
+        computed=demand.computed[rows],
         arrival=None if demand.arrival is None else demand.arrival[rows],
     )
     return replace(player, demand=kept)
 
 
 def _alike(a: Player, b: Player) -> tuple[Player, Player]:
-    """What only one run knows is left out of both; arrivals of one plan are the same for both."""
-    if a.client is None or b.client is None:
-        a, b = replace(a, client=None), replace(b, client=None)
+    """What only one run knows is left out of both; arrivals of one plan, and how quickly the client of a closed loop
+    sends its next request, are the same for both."""
+    turn = 0.5 * (a.front.turn + b.front.turn)
+    known_both = a.front.first and b.front.first
+    a, b = (replace(p, front=replace(p.front, turn=turn) if known_both else Front(turn=turn)) for p in (a, b))
     if _same(a.demand, b.demand) and a.demand.arrival is not None and b.demand.arrival is not None:
         middle = 0.5 * (a.demand.arrival + b.demand.arrival)
         a = replace(a, demand=replace(a.demand, arrival=middle))
@@ -157,7 +175,7 @@ def _deltas(
     a: Player, b: Player, context: Context, part: Split
 ) -> tuple[dict[str, StepCost], dict[str, dict[str, float]]]:
     """What a step costs more in B, by cause; and each cause's components as fractions of it on the runs' own steps."""
-    held = held_by_launches(part)
+    held, back = held_by_launches(part), held_by_schedule(part)
     deltas: dict[str, StepCost] = {}
     sizes: dict[str, dict[str, float]] = {}
 
@@ -172,9 +190,11 @@ def _deltas(
         size = part.rates.get(key, 0.0)
         clock = _clock_share(key, part, context)
         moved = held if key[0] == "scheduling" else 0.0
+        later = back if key[0] == "cuda_graph" else 0.0
         add("hardware", "clock of the device", delta, clock, size)
         add("cuda_graph", "idle while launches hold the host", delta, moved, size)
-        add(key[0], key[1], delta, 1.0 - clock - moved, size)
+        add("scheduling", "launches that come later", delta, later, size)
+        add(key[0], key[1], delta, 1.0 - clock - moved - later, size)
     fractions = {}
     for cause, rows in sizes.items():
         total = sum(rows.values())
@@ -184,6 +204,19 @@ def _deltas(
     return deltas, fractions
 
 
+def _contended(a: Player, b: Player, context: Context, part: Split) -> Contended:
+    """Both runs' steps with the device's changes by cause."""
+    changes: dict[str, StepCost] = {}
+    for key in dict.fromkeys((*a.model.device, *b.model.device)):
+        sides = [linear(model.device[key]) if key in model.device else NOTHING for model in (a.model, b.model)]
+        delta, clock = sides[1].plus(sides[0], -1.0), _clock_share(key, part, context)
+        for cause, share in (("hardware", clock), (key[0], 1.0 - clock)):
+            if share:
+                changes[cause] = changes.get(cause, NOTHING).plus(delta, share)
+    both_serial = not a.model.overlapped and not b.model.overlapped
+    return Contended(Side(a), Side(b), changes, launches_share(part), both_serial)
+
+
 def _clock_share(key: Component, part: Split, context: Context) -> float:
     amount = part.rates.get(key, 0.0)
     if not amount:
@@ -191,17 +224,19 @@ def _clock_share(key: Component, part: Split, context: Context) -> float:
     return clock_part(key, amount, part.rates_level.get(key, 0.0), context.clock_ratio) / amount
 
 
-def _players(a: Player, b: Player, deltas: Mapping[str, StepCost]) -> tuple[str, ...]:
+def _players(a: Player, b: Player, deltas: Mapping[str, StepCost], contended: Contended | None) -> tuple[str, ...]:
     """The causes in which the runs differ at all."""
-    found = [cause for cause, delta in deltas.items() if any(abs(value) > 1e-12 for value in delta.cost)]
+    found = [cause for cause, delta in deltas.items() if delta.counts()]
+    if contended is not None and found:
+        found += [*(cause for cause, delta in contended.device.items() if delta.counts()), *HOST_SIDE]
     one, two = a.rules, b.rules
     if (one.max_seqs, one.budget, one.chunked) != (two.max_seqs, two.budget, two.chunked):
         found.append("batching")
     if (one.mixed, one.lag) != (two.mixed, two.lag) or a.between != b.between:
         found.append("scheduling")
-    if one.kv_tokens != two.kv_tokens or a.demand.computed != b.demand.computed:
+    if one.kv_tokens != two.kv_tokens or a.demand.share != b.demand.share:
         found.append("memory")
-    if a.client != b.client:
+    if a.front != b.front:
         found.append("frontend")
     if not _same(a.demand, b.demand):
         found.append("workload")

@@ -3,7 +3,8 @@
 Repeats measure it. A single run of each side can't, so it is taken from pairs that were started twice:
 
 - on a CPU: four starts in two null pairs (vLLM 0.32.0 1,053 and 1,277 tokens/s, SGLang 0.5.23 451 and 450 tokens/s,
-  concurrency 16, two cores) give a standard deviation of 9.7% of one start, 13.7% of a difference;
+  concurrency 16, two cores) give a standard deviation of 9.7% of one start's throughput, 13.7% of a difference; their
+  latencies spread more, and the tails of these most (OF_ONE_CPU_START);
 - on a GPU: not measured by us. 0.5% of one start is assumed, which lets a gap of 2% be called and leaves 1% open.
 """
 
@@ -15,8 +16,11 @@ from typing import Final
 
 import numpy as np
 
-# Standard deviation of log throughput between starts of the same engine, by kind of device.
-OF_ONE_START: Final = {"cpu": 0.097, "gpu": 0.005}
+# Standard deviation of a metric's logarithm between starts of the same engine. On a CPU by what the metric is of, means
+# and percentiles from the 90th on apart.
+OF_ONE_CPU_START: Final = {"throughput": 0.097, "e2e": 0.107, "ttft": 0.116, "tpot": 0.181, "itl": 0.181}
+TAIL_OF_ONE_CPU_START: Final = {"e2e": 0.31, "ttft": 0.42, "tpot": 0.181, "itl": 0.31}
+OF_ONE_GPU_START: Final = 0.005
 UNKNOWN_DEVICE: Final = 0.02
 NORMAL_95: Final = 1.96
 # Student's t at 95% for one degree of freedom and more; further ones follow from its expansion.
@@ -32,26 +36,30 @@ class Spread:
     told: str
 
 
-def of_difference(device_a: str | None, device_b: str | None) -> float:
-    """Standard deviation of the log ratio of two single starts."""
-    return float(np.hypot(_assumed(device_a), _assumed(device_b)))
+def of_difference(device_a: str | None, device_b: str | None, metric: str = "output_throughput") -> float:
+    """Standard deviation of the log ratio of a metric of two single starts."""
+    return float(np.hypot(_assumed(device_a, metric), _assumed(device_b, metric)))
 
 
 def between(
-    rates_a: Sequence[float], rates_b: Sequence[float], device_a: str | None = None, device_b: str | None = None
+    values_a: Sequence[float],
+    values_b: Sequence[float],
+    device_a: str | None = None,
+    device_b: str | None = None,
+    metric: str = "output_throughput",
 ) -> Spread:
-    """The spread of two values that stand for their repeats: the one of each side that is nearest to their mean.
+    """The spread of two values that stand for their repeats.
 
-    ``rates`` are log throughputs of each side's repeats. Repeats of both sides are pooled, Student's t stands for how
-    few they are, the distance of the value to the mean is added, and a gap below the largest distance between two
-    repeats of one side is never called. A side without repeats is taken to spread as its kind of device is assumed to,
-    or as the other side was measured to, whichever is more.
+    ``values`` are logarithms of the metric in each side's repeats. Repeats of both sides are pooled, Student's t stands
+    for how few they are, the distance of the value to the mean is added, and a gap below the largest distance between
+    two repeats of one side is never called. A side without repeats is taken to spread as its kind of device is assumed
+    to, or as the other side was measured to, whichever is more.
     """
-    sides = [np.asarray(rates, np.float64) for rates in (rates_a, rates_b)]
+    sides = [np.asarray(values, np.float64) for values in (values_a, values_b)]
     devices = (device_a, device_b)
     freedom = sum(max(len(side) - 1, 0) for side in sides)
     if freedom == 0:
-        one = of_difference(*devices)
+        one = of_difference(*devices, metric)
         return Spread(
             one, f"Spread between starts: {one:.1%} (standard deviation of a difference), assumed for single starts."
         )
@@ -60,7 +68,7 @@ def between(
     parts = []
     for side, device in zip(sides, devices, strict=True):
         if len(side) < 2:
-            parts.append(max(few * pooled, _assumed(device)))
+            parts.append(max(few * pooled, _assumed(device, metric)))
             continue
         parts += [few * pooled / np.sqrt(len(side)), float(np.abs(side - side.mean()).min())]
     widest = max(float(np.ptp(side)) for side in sides if len(side))
@@ -82,5 +90,9 @@ def student(freedom: int) -> float:
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-def _assumed(device: str | None) -> float:
-    return OF_ONE_START.get(device or "", UNKNOWN_DEVICE)
+def _assumed(device: str | None, metric: str) -> float:
+    if device != "cpu":
+        return OF_ONE_GPU_START if device == "gpu" else UNKNOWN_DEVICE
+    quantity = metric.rpartition("_")[2]
+    table = TAIL_OF_ONE_CPU_START if metric.startswith(("p9", "max")) else OF_ONE_CPU_START
+    return table.get(quantity, OF_ONE_CPU_START["throughput"])

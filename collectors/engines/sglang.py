@@ -380,6 +380,7 @@ ENGINE: Final = Engine(
     host_phases=HOST_PHASES,
     step_frame=r"sglang/srt/managers/tp_worker\.py\(\d+\): forward_batch_generation$",
     knobs=KNOBS,
+    defaults={"overlap": True},
     server_info=server_info,
     owner="sglang",
     endpoints=(*endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True), NATIVE),

@@ -247,6 +247,7 @@ ENGINE: Final = Engine(
     log_event=log_event,
     every_step_logged=True,
     knobs=KNOBS,
+    defaults={"overlap": True},
     step_record=step_record,
     owner="tensorrt_llm",
     endpoints=endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True),

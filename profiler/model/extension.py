@@ -148,7 +148,8 @@ class Engine:
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
     keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
-    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step. ``owner`` is what its list of
+    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step. ``defaults`` are knobs by name
+    whose value, where no flag says otherwise, decides how a run is read. ``owner`` is what its list of
     models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is
     None where nothing is known of attaching to it while it runs.
     """
@@ -171,6 +172,7 @@ class Engine:
     host_phases: Mapping[str, str] = field(default_factory=dict[str, str])
     step_frame: str | None = None
     knobs: tuple[Knob, ...] = ()
+    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
     owner: str | None = None

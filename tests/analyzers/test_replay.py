@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analyzers.gap.replay import BASIS, Demand, Replayed, Rules, StepCost, replay
-from profiler.analyzers.gap.shape import HINGES
+from profiler.analyzers.gap.replay import Demand, Replayed, Rules, StepCost, replay
 
 # 10 ms a step, 0.1 ms a prompt token, 1 ms a sequence in decode (its token counts as one, too).
-STEP = StepCost((0.010, 0.0, 0.0009, *([0.0001] + [0.0] * (len(HINGES) - 1))))
+STEP = StepCost(0.010, 0.0, 0.0009, ((0.0, 0.0001),))
 OPEN = Rules(max_seqs=None, budget=None, chunked=True, mixed=True, kv_tokens=None, lag=False)
 
 
 def demand(rows: list[tuple[int, int]], concurrency: int | None = None, arrival: list[float] | None = None) -> Demand:
     """(prompt, output) a request."""
     prompt, output = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    return Demand(prompt, output, None if arrival is None else np.array(arrival), concurrency, 1.0)
+    return Demand(prompt, output, None if arrival is None else np.array(arrival), concurrency, np.ones(len(prompt)))
 
 
 def changed(rules: Rules, **fields: object) -> Rules:
@@ -72,10 +73,10 @@ def test_a_prompt_that_never_fits_is_said() -> None:
         replay(demand([(100, 5)], 1), changed(OPEN, budget=0), STEP)
 
 
-def test_cached_prompt_tokens_cost_nothing_but_the_first_find_an_empty_cache() -> None:
-    rows = [(1000, 2)] * 10
-    requests = demand(rows, 1)
-    half = Demand(requests.prompt, requests.output, None, 1, 0.55)
+def test_cached_prompt_tokens_cost_nothing() -> None:
+    requests = demand([(1000, 2)] * 10, 1)
+    half = replace(requests, computed=np.array([1.0, *[0.5] * 9]))
+    assert half.share == pytest.approx(0.55)
     found = replay(half, changed(OPEN, budget=1000), STEP)
     assert found.ttft[0] == pytest.approx(0.110)
     assert found.ttft[1:].tolist() == pytest.approx([0.060] * 9)
@@ -123,7 +124,7 @@ def test_an_open_loop_serves_every_arrival(rows: list[tuple[int, int]], rules: R
 @given(requests_drawn, rules_drawn)
 def test_twice_the_step_time_is_twice_every_time(rows: list[tuple[int, int]], rules: Rules) -> None:
     requests = demand(rows, 4)
-    slow = StepCost(tuple(2 * value for value in STEP.cost))
+    slow = STEP.plus(STEP)
     one, two = replay(requests, rules, STEP), replay(requests, rules, slow)
     assert two.ttft.tolist() == pytest.approx((2 * one.ttft).tolist())
     assert two.e2e.tolist() == pytest.approx((2 * one.e2e).tolist())
@@ -140,6 +141,5 @@ def test_a_stretch_is_the_sum_of_its_steps(rows: list[tuple[int, int]], concurre
 
 
 def test_the_basis_and_the_cost_agree() -> None:
-    assert len(BASIS) == len(STEP.cost)
     both = STEP.plus(STEP, 2.0)
     assert both.seconds(7, 900) == pytest.approx(3 * STEP.seconds(7, 900))

@@ -1,0 +1,88 @@
+"""The step of a mixture of two runs: one's device beside the other's host, for the replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from profiler.analyzers.gap.contention import Paces, beside, read
+from profiler.analyzers.gap.ledger import UNEXPLAINED
+from profiler.analyzers.gap.played import NOTHING, Player, linear
+from profiler.analyzers.gap.replay import SHORTEST, StepCost
+
+
+def _sum(costs: Iterable[StepCost]) -> StepCost:
+    total = NOTHING
+    for cost in costs:
+        total = total.plus(cost)
+    return total
+
+
+class Side:
+    """One run's steps, read as contention.py reads them."""
+
+    def __init__(self, player: Player) -> None:
+        model = player.model
+        self._model, self._whole = model, player.cost
+        self._device = _sum(linear(shape) for shape in model.device.values())
+        self._waited = _sum(linear(shape) for shape in model.host.values())
+        self._scheduling = _sum(linear(shape) for (cause, _), shape in model.host.items() if cause == "scheduling")
+        self._launching = NOTHING if model.launching is None else linear(model.launching)
+
+    def at(self, decode: int, prefill_tokens: int) -> Paces[float]:
+        """Seconds of a step of this composition."""
+        parts = (self._device, self._waited, self._scheduling, self._launching)
+        return read(
+            self._model,
+            self._whole.seconds(decode, prefill_tokens),
+            *(part.signed(decode, prefill_tokens) for part in parts),
+        )
+
+
+@dataclass(frozen=True)
+class Contended:
+    """Both runs' steps, and what each cause changes of the device's time (``device``). ``launches`` is the share of the
+    host's change that launches make; the rest is the scheduler's."""
+
+    a: Side
+    b: Side
+    device: Mapping[str, StepCost]
+    launches: float
+    both_serial: bool
+    known: dict[tuple[int, int], tuple[Paces[float], Paces[float]]] = field(default_factory=dict)
+
+    def at(self, decode: int, prefill_tokens: int) -> tuple[Paces[float], Paces[float]]:
+        """A's step of this composition and B's."""
+        key = decode, prefill_tokens
+        if key not in self.known:
+            self.known[key] = self.a.at(*key), self.b.at(*key)
+        return self.known[key]
+
+    def mixture(self, causes: frozenset[str]) -> Mixture:
+        """With the parts of these causes from B."""
+        device = _sum(change for cause, change in self.device.items() if cause in causes)
+        launches = 1.0 if self.both_serial else self.launches
+        host = launches * ("cuda_graph" in causes) + (1.0 - launches) * ("scheduling" in causes)
+        return Mixture(self, device, host, float("scheduling" in causes), float(UNEXPLAINED in causes))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """``device`` is added to A's device; ``host``, ``serial`` and ``rest`` are the shares of B in those parts."""
+
+    pair: Contended
+    device: StepCost
+    host: float
+    serial: float
+    rest: float
+
+    def seconds(self, decode: int, prefill_tokens: int) -> float:
+        """Of a step that decodes so many sequences and computes so many prompt tokens."""
+        a, b = self.pair.at(decode, prefill_tokens)
+        host = Paces(
+            a.device,
+            a.host + self.host * (b.host - a.host),
+            a.serial + self.serial * (b.serial - a.serial),
+            a.rest + self.rest * (b.rest - a.rest),
+        )
+        return max(beside(a.device + self.device.signed(decode, prefill_tokens), host), SHORTEST)
