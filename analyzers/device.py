@@ -87,6 +87,11 @@ class DeviceAccount:
     totals: tuple[KernelTotal, ...]
     launches_known: float | None
 
+    @property
+    def source(self) -> str:
+        """The trace and its device, as figures name where they come from."""
+        return f"{self.trace}, {self.device}"
+
 
 def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
     """One account a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
@@ -117,7 +122,7 @@ def _account(view: DeviceView) -> DeviceAccount:
         unclassified_share=unknown / kernel_time if kernel_time else None,
         steps=_step_costs(trace, events, links, classes, layers, swept, gaps, view.spans),
         graphs=graph_use(trace, events, links, swept.share, gaps, view.spans, view.attending),
-        collectives=collectives_of(trace, events, classes, swept.share),
+        collectives=collectives_of(trace, events, classes, swept.share, links, view.spans),
         path=critical_path(trace, events, links, classes, swept),
         totals=_totals(trace, events, links, classes, swept),
         launches_known=float(np.mean(links.call >= 0)) if view.operators is None else None,

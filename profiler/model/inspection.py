@@ -27,7 +27,7 @@ SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One number of a section. ``value`` None: not known, and ``detail`` says what it would need. Units: "s",
-    "fraction", "count", "tokens", "sequences", "requests"."""
+    "fraction", "count", "tokens", "sequences", "requests", "bytes", "bytes/s"."""
 
     section: Section
     name: str

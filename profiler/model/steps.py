@@ -35,6 +35,14 @@ class StepLabel:
     tokens: int | None = None
     draft: bool = False
 
+    @property
+    def computed(self) -> int | None:
+        """All tokens that the step computes."""
+        if self.prefill_tokens is not None or self.decode_tokens is not None or self.decode_requests is not None:
+            decode = self.decode_tokens if self.decode_tokens is not None else self.decode_requests
+            return (self.prefill_tokens or 0) + (decode or 0)
+        return self.requests if self.tokens is None and self.phase == "decode" else self.tokens
+
 
 @dataclass(frozen=True)
 class StepTable:
