@@ -9,7 +9,9 @@ from profiler.analyzers.communication_figures import communication_figures
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.figure_rows import FigureRows
 from profiler.analyzers.graphs import MODES, misses, padding
+from profiler.analyzers.micro_batches import micro_batch_figures
 from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_of
+from profiler.analyzers.speculation import speculation_figures
 from profiler.model.fact import Fact
 from profiler.model.inspection import Figure
 from profiler.model.run import Run
@@ -27,6 +29,10 @@ def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure,
         found += _graphs(run.facts, account, account.source)
         found += _roofline(run, account, shape, ranks, account.source)
         found += _path(account, account.source)
+        if account.speculation is not None:
+            found += speculation_figures(account.speculation, account.source)
+        if account.micro_batches is not None:
+            found += micro_batch_figures(account.micro_batches, account.source)
     return (*found, *communication_figures(run, accounts))
 
 

@@ -34,4 +34,17 @@ def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
         if any(frame.search(trace.names[index]) for frame in frames):
             # A frame marks a step and says nothing of its batch.
             labels[index] = StepLabel()
-    return replace(trace, labels=labels, phases=phases)
+    return replace(trace, labels=labels, phases=phases, micro_batches=_micro_batches(trace, engines))
+
+
+def _micro_batches(trace: Trace, engines: Sequence[Engine]) -> dict[int, str]:
+    kinds = np.array((Kind.ANNOTATION, Kind.PYTHON), np.uint8)
+    used = np.unique(trace.events.name[np.isin(trace.events.kind, kinds)]).tolist()
+    for engine in engines:
+        if engine.micro_batch is not None:
+            pattern = re.compile(engine.micro_batch)
+            matches = ((index, pattern.search(trace.names[index])) for index in used)
+            found = {index: "".join(match.groups()) for index, match in matches if match is not None}
+            if found:
+                return found
+    return {}

@@ -20,7 +20,16 @@ class InspectedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Section = Literal[
-    "batching", "memory and cache", "CUDA Graph", "host", "communication", "roofline", "critical path", "stacks"
+    "batching",
+    "speculation",
+    "memory and cache",
+    "CUDA Graph",
+    "host",
+    "communication",
+    "micro-batches",
+    "roofline",
+    "critical path",
+    "stacks",
 ]
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 

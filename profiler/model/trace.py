@@ -119,7 +119,8 @@ class Trace:
 
     Times in ``events`` are nanoseconds relative to ``base`` (nanoseconds since the epoch; 0 where the trace has no
     absolute time). ``labels`` maps an index into ``names`` to the batch that an engine's step annotation states, and
-    ``phases`` to the host phase (receive, schedule, prepare_inputs, …) that an annotation marks. ``messages`` maps the
+    ``phases`` to the host phase (receive, schedule, prepare_inputs, …) that an annotation marks, ``micro_batches`` to
+    that of a step's micro-batches which a range is of ("": its thread tells). ``messages`` maps the
     correlation of a collective's kernels to what the call moves.
     """
 
@@ -135,4 +136,5 @@ class Trace:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[int, StepLabel] = field(default_factory=dict[int, StepLabel])
     phases: Mapping[int, str] = field(default_factory=dict[int, str])
+    micro_batches: Mapping[int, str] = field(default_factory=dict[int, str])
     messages: Mapping[int, Message] = field(default_factory=dict[int, Message])
