@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from profiler.model.extension import Engine
 from profiler.model.steps import StepLabel
-from profiler.model.trace import Kind, Trace
+from profiler.model.trace import GARBAGE, Kind, Trace
+
+# How the torch profiler spells a call of gc.collect(); collections that start by themselves have no frame.
+_COLLECT: Final = "<built-in function collect>"
 
 
 def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
@@ -29,6 +33,9 @@ def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
             if phase is not None:
                 phases[index] = phase
                 break
+    for index in np.unique(events.name[events.kind == Kind.PYTHON]).tolist():
+        if trace.names[index] == _COLLECT:
+            phases[index] = GARBAGE
     frames = [re.compile(engine.step_frame) for engine in engines if engine.step_frame is not None]
     for index in np.unique(events.name[events.kind == Kind.PYTHON]).tolist():
         if any(frame.search(trace.names[index]) for frame in frames):

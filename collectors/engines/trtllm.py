@@ -21,6 +21,7 @@ from profiler.collectors.step_annotations import phase
 from profiler.model.extension import Engine, Knob, LogStep, StepRecord
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
+from profiler.model.trace import GARBAGE
 
 METRICS: Final = {
     "trtllm_num_requests_running": "running_requests",
@@ -65,7 +66,7 @@ KNOBS: Final = (
 )
 
 # Ranges of NVTX; that of the garbage collector needs TLLM_PROFILE_RECORD_GC.
-HOST_PHASES: Final = {"_prepare_tp_inputs": "prepare_inputs", "Python GC": "garbage collection"}
+HOST_PHASES: Final = {"_prepare_tp_inputs": "prepare_inputs", "Python GC": GARBAGE}
 
 _PAIR: Final = re.compile(r"(\w+)(?: = |: )(\{[^}]{0,400}\}|[^,]{1,80})")
 _STATE: Final = re.compile(r"'(\w{1,40})': (\d{1,18})")

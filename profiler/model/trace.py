@@ -15,6 +15,7 @@ from profiler.model.requests import Ints
 from profiler.model.steps import StepLabel
 
 NO_ID: Final = -1
+GARBAGE: Final = "garbage collection"  # the host phase
 
 
 class Kind(IntEnum):
