@@ -55,12 +55,17 @@ class CollectiveTotal:
         return max(self.seconds - self.exposed, 0.0)
 
 
+def collective_rows(events: EventTable, classes: Classified) -> NDArray[np.int64]:
+    """Which of a device's events are collectives."""
+    category = np.array([name == COMMUNICATION for name in classes.categories], bool)
+    return np.flatnonzero(category[classes.code[events.name]])
+
+
 def collectives_of(
     trace: Trace, events: EventTable, classes: Classified, share: Floats, links: Launched, spans: Spans
 ) -> Collectives:
     """The collectives among the device's events. ``share`` is each event's exclusive part of the busy time, ns."""
-    category = np.array([name == COMMUNICATION for name in classes.categories], bool)
-    rows = np.flatnonzero(category[classes.code[events.name]])
+    rows = collective_rows(events, classes)
     chosen = events.select(rows)
     tokens = np.array([*(label.computed or 0 for label in spans.labels), 0], np.int64)
     return Collectives(

@@ -21,9 +21,8 @@ _NEEDS: Final = (
 )
 
 
-def communication_figures(run: Run, accounts: Sequence[DeviceAccount]) -> list[Figure]:
-    """Every figure about collectives that the traces of a run carry."""
-    across = aligned(run, accounts)
+def communication_figures(run: Run, accounts: Sequence[DeviceAccount], across: AcrossRanks | None) -> list[Figure]:
+    """Every figure about collectives that the traces of a run carry; ``across`` is what ``aligned`` gives."""
     found: list[Figure] = []
     for account in accounts:
         found += _collectives(account, run.facts, across)

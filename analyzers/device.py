@@ -128,7 +128,7 @@ def _account(view: DeviceView) -> DeviceAccount:
         steps=costs,
         graphs=graph_use(trace, events, links, swept.share, gaps, view.spans, view.attending),
         collectives=collectives_of(trace, events, classes, swept.share, links, view.spans),
-        path=critical_path(trace, events, links, classes, swept),
+        path=critical_path(view),
         totals=_totals(trace, events, links, classes, swept),
         speculation=None if costs is None else _speculation(view, costs),
         micro_batches=micro_batches_of(trace, events, links, classes),

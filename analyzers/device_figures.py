@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.analyzers.communication_figures import communication_figures
+from profiler.analyzers.communication_figures import aligned, communication_figures
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.figure_rows import FigureRows
 from profiler.analyzers.graphs import MODES, misses, padding
+from profiler.analyzers.joined_path import JoinedPath, joined
 from profiler.analyzers.micro_batches import micro_batch_figures
 from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_of
 from profiler.analyzers.speculation import speculation_figures
@@ -33,7 +34,11 @@ def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure,
             found += speculation_figures(account.speculation, account.source)
         if account.micro_batches is not None:
             found += micro_batch_figures(account.micro_batches, account.source)
-    return (*found, *communication_figures(run, accounts))
+    across = aligned(run, accounts)
+    path = joined(run, across)
+    if path is not None:
+        found += _joined(path)
+    return (*found, *communication_figures(run, accounts, across))
 
 
 def _graphs(facts: Mapping[str, Fact[object]], account: DeviceAccount, source: str) -> list[Figure]:
@@ -134,6 +139,21 @@ def _path(account: DeviceAccount, source: str) -> list[Figure]:
     )
     for name, seconds in list(path.seconds.items())[:_LONGEST]:
         rows.add(name, seconds, "s", f"{seconds / path.total:.1%} of the path")
+    return rows.rows
+
+
+def _joined(path: JoinedPath) -> list[Figure]:
+    lanes: dict[str, float] = {}
+    for (lane, _), seconds in path.seconds.items():
+        lanes[lane] = lanes.get(lane, 0.0) + seconds
+    rows = FigureRows("critical path", "all traces joined")
+    hops = f"{path.ranks:,} times on to a slower rank, {path.processes:,} times to another process"
+    rows.add("on the hosts", path.host_share, "fraction", f"of {path.total:.3g} s; {hops}")
+    for lane, seconds in sorted(lanes.items(), key=lambda item: -item[1]):
+        if lane:
+            rows.add(f"in {lane}", seconds, "s", f"{seconds / path.total:.1%} of the path")
+    for (lane, part), seconds in list(path.seconds.items())[:_LONGEST]:
+        rows.add(part, seconds, "s", f"{seconds / path.total:.1%} of the path; {lane or 'no trace shows it'}")
     return rows.rows
 
 

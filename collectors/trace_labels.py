@@ -41,7 +41,13 @@ def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
         if any(frame.search(trace.names[index]) for frame in frames):
             # A frame marks a step and says nothing of its batch.
             labels[index] = StepLabel()
-    return replace(trace, labels=labels, phases=phases, micro_batches=_micro_batches(trace, engines))
+    return replace(
+        trace,
+        labels=labels,
+        phases=phases,
+        micro_batches=_micro_batches(trace, engines),
+        handovers=_handovers(trace, engines),
+    )
 
 
 def _micro_batches(trace: Trace, engines: Sequence[Engine]) -> dict[int, str]:
@@ -55,3 +61,20 @@ def _micro_batches(trace: Trace, engines: Sequence[Engine]) -> dict[int, str]:
             if found:
                 return found
     return {}
+
+
+def _handovers(trace: Trace, engines: Sequence[Engine]) -> dict[int, tuple[str, bool]]:
+    patterns = [
+        (re.compile(pattern), (handover.link, sends))
+        for engine in engines
+        for handover in engine.handovers
+        for pattern, sends in ((handover.waits, False), (handover.sends, True))
+    ]
+    kinds = np.array((Kind.ANNOTATION, Kind.PYTHON), np.uint8)
+    found = {}
+    for index in np.unique(trace.events.name[np.isin(trace.events.kind, kinds)]).tolist():
+        for pattern, meaning in patterns:
+            if pattern.search(trace.names[index]):
+                found[index] = meaning
+                break
+    return found

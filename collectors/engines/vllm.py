@@ -18,7 +18,7 @@ from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed, phase
 from profiler.collectors.versions import at_least
-from profiler.model.extension import Engine, Knob, LogStep, StepRecord
+from profiler.model.extension import Engine, Handover, Knob, LogStep, StepRecord
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
 
@@ -121,6 +121,15 @@ HOST_PHASES: Final = {
     "gpu_model_runner: eplb": "other",
     "EPLB": "other",
 }
+
+# The core takes requests from the front end, calls its workers and takes their answers (names of 0.32).
+HANDOVERS: Final = (
+    Handover("requests", r"v1/engine/core\.py\(\d+\): _process_input_queue$", r"core_client\.py\(\d+\): _send_input$"),
+    Handover("calls", r"shm_broadcast\.py\(\d+\): dequeue$", r"multiproc_executor\.py\(\d+\): collective_rpc$"),
+    Handover(
+        "answers", r"multiproc_executor\.py\(\d+\): get_response$", r"multiproc_executor\.py\(\d+\): enqueue_output$"
+    ),
+)
 
 _CLOCK: Final = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)")
 _ITERATION: Final = re.compile(
@@ -442,6 +451,7 @@ ENGINE: Final = Engine(
     log_facts=log_facts,
     log_event=log_event,
     log_amount=log_amount,
+    handovers=HANDOVERS,
     micro_batch=r"gpu_ubatch_wrapper\.py\(\d+\): _ubatch_thread$",
     every_step_logged=True,
     trace_keys={"vllm_version": "engine.version"},

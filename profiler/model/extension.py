@@ -139,6 +139,16 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class Handover:
+    """A way from one process of an engine to another: patterns of the annotations or Python frames in which the one
+    waits for a message and the other sends it."""
+
+    link: str
+    waits: str
+    sends: str
+
+
+@dataclass(frozen=True)
 class Engine:
     """All that the product knows of one engine, as data and small functions; each engine is one file.
 
@@ -150,7 +160,8 @@ class Engine:
     states (see ``EngineLog.amounts``). ``trace_keys`` are top-level
     keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
     written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step, ``micro_batch`` of the
-    annotation or frame around one micro-batch (its group is the name; without one the thread tells). ``owner`` is what
+    annotation or frame around one micro-batch (its group is the name; without one the thread tells), ``handovers``
+    how its processes pass work on. ``owner`` is what
     its list of models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default;
     ``live`` is None where nothing is known of attaching to it while it runs.
     """
@@ -174,6 +185,7 @@ class Engine:
     step_frame: str | None = None
     log_amount: Callable[[str], tuple[str, float] | None] | None = None
     micro_batch: str | None = None
+    handovers: tuple[Handover, ...] = ()
     knobs: tuple[Knob, ...] = ()
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None

@@ -121,7 +121,8 @@ class Trace:
     Times in ``events`` are nanoseconds relative to ``base`` (nanoseconds since the epoch; 0 where the trace has no
     absolute time). ``labels`` maps an index into ``names`` to the batch that an engine's step annotation states, and
     ``phases`` to the host phase (receive, schedule, prepare_inputs, …) that an annotation marks, ``micro_batches`` to
-    that of a step's micro-batches which a range is of ("": its thread tells). ``messages`` maps the
+    that of a step's micro-batches which a range is of ("": its thread tells). ``handovers`` maps the name of a range
+    to the link over which its process waits for another's message (False) or sends one (True). ``messages`` maps the
     correlation of a collective's kernels to what the call moves.
     """
 
@@ -138,4 +139,5 @@ class Trace:
     labels: Mapping[int, StepLabel] = field(default_factory=dict[int, StepLabel])
     phases: Mapping[int, str] = field(default_factory=dict[int, str])
     micro_batches: Mapping[int, str] = field(default_factory=dict[int, str])
+    handovers: Mapping[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
     messages: Mapping[int, Message] = field(default_factory=dict[int, Message])
