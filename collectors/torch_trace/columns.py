@@ -132,10 +132,11 @@ class Columns:
         sound = self._sound(table, bad, offset)
         whole = bool(sound.all())
         first, self._rows = self._rows, self._rows + int(sound.sum())
+        place = np.cumsum(sound) - 1 if messages else sound
         for row, event in messages:
             message = None if event.args is None or not sound[row] else message_of(event.name, event.args)
             if message is not None:
-                self.messages.append(Found(first + int(sound[:row].sum()), message))
+                self.messages.append((first + int(place[row]), message))
         for field in EventTable.__dataclass_fields__:
             part = getattr(table, field)
             column = self._columns.setdefault(field, np.empty(0, part.dtype))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -35,12 +35,8 @@ _NOT_LETTERS: Final = re.compile(r"[^a-z]")
 _SHAPES: Final = msgspec.json.Decoder(list[object])
 
 
-@dataclass(frozen=True)
-class Found:
-    """A message and the row of the event that states it."""
-
-    row: int
-    message: Message
+# The row of the event that states it, and the message.
+Found = tuple[int, Message]
 
 
 def is_message(name: str, args: Args | None) -> bool:
@@ -52,27 +48,38 @@ def is_message(name: str, args: Args | None) -> bool:
 
 def message_of(name: str, args: Args) -> Message | None:
     """The message; None where the arguments don't say enough or are not what they should be."""
-    stated = _number(args.sent)
-    operation = operation_of(_text(args.collective) or name)
+    texts = (args.collective, args.sent, args.received, args.dtype, args.ranks, args.shapes, args.types)
+    return _message(name, *map(bytes, texts))
+
+
+# Layer after layer and step after step calls alike.
+@lru_cache(4096)
+def _message(
+    name: str, collective: bytes, sent: bytes, received: bytes, dtype: bytes, ranks: bytes, shapes: bytes, types: bytes
+) -> Message | None:
+    stated = _number(sent)
+    operation = operation_of(_text(collective) or name)
     if operation is None:
         return None
     if stated is not None:
-        width = _WIDTHS.get(_text(args.dtype).lower())
-        received = _number(args.received)
+        width = _WIDTHS.get(_text(dtype).lower())
         if width is None:
             return None
-        ranks = _number(args.ranks)
+        out = _number(received)
         return Message(
-            operation, stated * width, NO_ID if received is None else received * width, ranks or NO_ID, shapes=False
+            operation, stated * width, NO_ID if out is None else out * width, _number(ranks) or NO_ID, shapes=False
         )
-    sizes = _sizes(args)
+    sizes = _sizes(shapes, types)
     if not sizes:
         return None
     # An operator that takes its output names both; the larger is what all ranks hold together.
     small, large = min(sizes[:2]), max(sizes[:2])
     if operation == "all_gather":
         return Message(operation, small, large if len(sizes) > 1 else NO_ID, NO_ID, shapes=True)
-    return Message(operation, large if operation == "reduce_scatter" else sizes[-1], NO_ID, NO_ID, shapes=True)
+    if operation == "reduce_scatter":
+        return Message(operation, large, NO_ID, NO_ID, shapes=True)
+    taken = sizes[1] if operation == "all_to_all" and len(sizes) > 1 else sizes[0]
+    return Message(operation, taken, NO_ID, NO_ID, shapes=True)
 
 
 def operation_of(text: str) -> str | None:
@@ -90,26 +97,31 @@ def by_correlation(events: EventTable, found: Iterable[Found], ranks: int) -> Ma
     rows = list(found)
     if not rows:
         return known
-    at = np.array([one.row for one in rows], np.int64)
+    at = np.array([row for row, _ in rows], np.int64)
     on_host = np.isin(events.kind[at], np.array((Kind.OPERATOR, Kind.ANNOTATION), np.uint8))
     calls = events.of(Kind.LAUNCH)
     calls = calls.select(calls.correlation != NO_ID)
     calls = calls.select(np.lexsort((calls.start, calls.thread)))
+    start, end, thread = events.start[at], events.start[at] + events.duration[at], events.thread[at]
+    first, last = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+    for one in np.unique(thread[on_host]).tolist():
+        low, high = np.searchsorted(calls.thread, [one, one + 1])
+        mine = on_host & (thread == one)
+        first[mine] = low + np.searchsorted(calls.start[low:high], start[mine])
+        last[mine] = low + np.searchsorted(calls.start[low:high], end[mine])
     # From the outermost range to the innermost, which overrides it.
-    order = np.lexsort((-events.duration[at], events.start[at]))
-    for i in order[on_host[order]].tolist():
-        row = int(at[i])
-        thread = int(events.thread[row])
-        low, high = np.searchsorted(calls.thread, [thread, thread + 1])
-        first, last = low + np.searchsorted(calls.start[low:high], [events.start[row], events.end[row]])
-        for correlation in calls.correlation[first:last].tolist():
+    order = np.lexsort((start - end, start))
+    correlations = calls.correlation.tolist()
+    for i in order[(last > first)[order]].tolist():
+        message = rows[i][1]
+        for correlation in correlations[int(first[i]) : int(last[i])]:
             outer = known.get(correlation)
             # An annotation states its inputs only; the operator around it also what comes out.
-            whole = outer is not None and outer.received != NO_ID and outer.operation == rows[i].message.operation
-            if not whole or rows[i].message.received != NO_ID:
-                known[correlation] = _numbered(rows[i].message, i, ranks)
+            whole = outer is not None and outer.received != NO_ID and outer.operation == message.operation
+            if not whole or message.received != NO_ID:
+                known[correlation] = _numbered(message, i, ranks)
     for i in np.flatnonzero(events.kind[at] == Kind.KERNEL).tolist():
-        known[int(events.correlation[at[i]])] = _numbered(rows[i].message, i, ranks)
+        known[int(events.correlation[at[i]])] = _numbered(rows[i][1], i, ranks)
     known.pop(NO_ID, None)
     return known
 
@@ -126,15 +138,14 @@ def _numbered(message: Message, call: int, ranks: int) -> Message:
     return msgspec.structs.replace(message, call=call, ranks=known)
 
 
-def _sizes(args: Args) -> list[int]:
+def _sizes(shapes: bytes, types: bytes) -> list[int]:
     """Bytes of each tensor among the operator's inputs, in order; lists of tensors and scalars are left out."""
     try:
-        shapes = _SHAPES.decode(args.shapes)
-        types = _SHAPES.decode(args.types)
+        dimensions, kinds = _SHAPES.decode(shapes), _SHAPES.decode(types)
     except msgspec.MsgspecError:
         return []
     found = []
-    for shape, kind in zip(shapes, types, strict=False):
+    for shape, kind in zip(dimensions, kinds, strict=False):
         width = _WIDTHS.get(kind.removeprefix("c10::").replace(" ", "").lower()) if isinstance(kind, str) else None
         if width and isinstance(shape, list) and shape and all(type(n) is int and 0 <= n < 2**40 for n in shape):
             size = width
@@ -145,10 +156,9 @@ def _sizes(args: Args) -> list[int]:
     return found
 
 
-def _number(raw: msgspec.Raw) -> int | None:
-    text = bytes(raw)
+def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() and len(text) < 16 else None
 
 
-def _text(raw: msgspec.Raw) -> str:
-    return bytes(raw).strip(b'"').decode("ascii", "replace")
+def _text(raw: bytes) -> str:
+    return raw.strip(b'"').decode("ascii", "replace")

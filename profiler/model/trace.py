@@ -101,7 +101,7 @@ COLLECTIVES: Final = (
 )
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """What one call of a collective moves: bytes that this rank puts in and gets out, and the ranks of its group;
     NO_ID where the trace does not say. ``operation`` is one of COLLECTIVES or "send_receive". ``shapes``: read off the
     shapes of the call's tensors, not off what the communication library was told. ``call`` numbers the calls."""
