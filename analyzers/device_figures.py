@@ -9,7 +9,7 @@ from profiler.analyzers.communication_figures import aligned, communication_figu
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.figure_rows import FigureRows
 from profiler.analyzers.graphs import MODES, misses, padding
-from profiler.analyzers.joined_path import JoinedPath, joined
+from profiler.analyzers.joined_path import TRANSFER, JoinedPath, joined
 from profiler.analyzers.micro_batches import micro_batch_figures
 from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_of
 from profiler.analyzers.speculation import speculation_figures
@@ -37,7 +37,7 @@ def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure,
     across = aligned(run, accounts)
     path = joined(run, across)
     if path is not None:
-        found += _joined(path)
+        found += _joined(run, path)
     return (*found, *communication_figures(run, accounts, across))
 
 
@@ -142,12 +142,15 @@ def _path(account: DeviceAccount, source: str) -> list[Figure]:
     return rows.rows
 
 
-def _joined(path: JoinedPath) -> list[Figure]:
+def _joined(run: Run, path: JoinedPath) -> list[Figure]:
     lanes: dict[str, float] = {}
     for (lane, _), seconds in path.seconds.items():
         lanes[lane] = lanes.get(lane, 0.0) + seconds
     rows = FigureRows("critical path", "all traces joined")
     hops = f"{path.ranks:,} times on to a slower rank, {path.processes:,} times to another process"
+    world, seen = max((t.world_size or 0 for t in run.traces), default=0), sum(t.rank is not None for t in run.traces)
+    if world > seen:
+        hops += f"; waits for the {world - seen} of {world} ranks without a trace are on it as {TRANSFER}"
     rows.add("on the hosts", path.host_share, "fraction", f"of {path.total:.3g} s; {hops}")
     for lane, seconds in sorted(lanes.items(), key=lambda item: -item[1]):
         if lane:
