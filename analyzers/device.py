@@ -138,9 +138,7 @@ def _account(view: DeviceView) -> DeviceAccount:
 
 def _speculation(view: DeviceView, costs: StepCosts) -> Speculation | None:
     used = np.unique(view.links.step[view.links.step >= 0])
-    return speculation_of(
-        view.trace, view.events, view.links, view.swept.share, costs.spans.labels, used, costs.seconds
-    )
+    return speculation_of(view.trace, view.links, view.swept.share, costs.spans.labels, used, costs.seconds, costs.idle)
 
 
 def _by_role(layers: Layers, swept: Sweep) -> dict[str, int]:

@@ -6,13 +6,14 @@ more tokens than they have sequences, and host ranges that mark the drafting bet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profiler.analyzers.figure_rows import FigureRows
+from profiler.analyzers.idle import BETWEEN_PREFIX
 from profiler.analyzers.trace_steps import Launched
 from profiler.model.inspection import Figure
 from profiler.model.requests import Floats, Ints
@@ -24,14 +25,14 @@ DRAFT = "draft"  # the host phase
 
 @dataclass(frozen=True)
 class Speculation:
-    """Seconds of the device's steps, busy and idle, in three parts; ``launched`` is what of ``draft`` was told from
-    host ranges between the steps, busy time only. ``width`` is the tokens that a verification computes for a sequence,
-    None where the annotations don't state both."""
+    """Seconds of the device's steps, busy and idle, in three parts; ``ranges`` is what of ``draft`` was told from host
+    ranges: kernels launched inside them, and the device's waits that they fill. ``width`` is the tokens that a
+    verification computes for a sequence, None where the annotations don't state both."""
 
     verify: float
     draft: float
     other: float
-    launched: float
+    ranges: float
     verifications: int
     drafts: int
     width: float | None
@@ -44,37 +45,35 @@ class Speculation:
 
 def speculation_of(
     trace: Trace,
-    events: EventTable,
     links: Launched,
     share: Floats,
     labels: Sequence[StepLabel],
     steps: Ints,
     seconds: Floats,
+    idle: Mapping[str, Floats],
 ) -> Speculation | None:
     """``labels`` and ``seconds`` are those of the steps that did work, ``steps`` their indices in ``links.step``;
-    ``share`` is each event's exclusive part of the busy time, ns. None where nothing names draft or verification."""
+    ``share`` is each event's exclusive part of the busy time, ns, ``idle`` the steps' idle seconds by cause. None where
+    nothing names draft or verification."""
     draft = np.array([label.draft for label in labels], bool)
     verify = np.array([label.verifies for label in labels], bool) & ~draft
     drafted = _launched_while(trace, links, DRAFT) & np.isin(links.step, steps[~draft])
     if not (draft.any() or verify.any() or drafted.any()):
         return None
     position = np.searchsorted(steps, links.step[drafted])
-    between = np.bincount(position, share[drafted], minlength=len(steps)) / 1e9
+    waited = np.where(draft, 0.0, idle.get(BETWEEN_PREFIX + DRAFT, np.zeros(len(steps))))
+    ranges = waited + np.bincount(position, share[drafted], minlength=len(steps)) / 1e9
     widths = [label for label, yes in zip(labels, verify, strict=True) if yes and label.decode_tokens]
     sequences = sum(label.decode_requests or 0 for label in widths)
     return Speculation(
-        verify=float((seconds - between)[verify].sum()),
-        draft=float(seconds[draft].sum() + between.sum()),
-        other=float((seconds - between)[~draft & ~verify].sum()),
-        launched=float(between.sum()),
+        verify=float((seconds - ranges)[verify].sum()),
+        draft=float(seconds[draft].sum() + ranges.sum()),
+        other=float((seconds - ranges)[~draft & ~verify].sum()),
+        ranges=float(ranges.sum()),
         verifications=int(verify.sum()),
-        drafts=int(draft.sum()) or _ranges(trace, DRAFT),
+        drafts=int(draft.sum()) or len(_marked(trace, DRAFT)),
         width=sum(label.decode_tokens or 0 for label in widths) / sequences if sequences else None,
     )
-
-
-def _ranges(trace: Trace, phase: str) -> int:
-    return len(_marked(trace, phase))
 
 
 def _marked(trace: Trace, phase: str) -> EventTable:
@@ -110,8 +109,8 @@ def speculation_figures(found: Speculation, source: str) -> list[Figure]:
     width = "" if found.width is None else f", {found.width:.3g} tokens a sequence"
     rows.add("target verification", found.verify / whole, "fraction",
              f"of {whole:.3g} s of steps; {found.verifications:,} steps{width}")  # fmt: skip
-    between = f"; {found.launched:.3g} s of it told from host ranges, without idle time" if found.launched else ""
-    drafts = f"{found.drafts:,} passes or ranges{between}"
+    told = f"; {found.ranges:.3g} s of it told from host ranges" if found.ranges else ""
+    drafts = f"{found.drafts:,} passes or ranges{told}"
     named = found.draft > 0 or found.drafts > 0
     rows.add("draft", found.draft / whole if named else None, "fraction",
              drafts if named else "needs annotations that name the draft's passes")  # fmt: skip

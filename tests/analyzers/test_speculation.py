@@ -8,7 +8,7 @@ import pytest
 
 from profiler.analyzers.device import DeviceAccount, accounts_of
 from tests.analyzers.test_critical_path import call, kernel
-from tests.strategies import ATTENTION, GEMM, Built, document, each_trace, event_texts, read_bytes, reading_of
+from tests.strategies import ATTENTION, GEMM, ROOT, Built, document, each_trace, event_texts, read_bytes, reading_of
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -32,7 +32,7 @@ def test_named_passes_of_draft_and_target(tmp_path: Path) -> None:
     account = account_of(events, tmp_path)
     found = account.speculation
     assert found is not None and account.steps is not None
-    assert (found.verifications, found.drafts, found.width, found.launched) == (3, 3, 4.0, 0.0)
+    assert (found.verifications, found.drafts, found.width, found.ranges) == (3, 3, 4.0, 0.0)
     assert found.total == pytest.approx(float(account.steps.seconds.sum()))
     # Busy time, and the idle time that each step ends.
     assert found.draft == pytest.approx((3 * 10_000 + 70_000 + 2 * 20_000) / 1e9)
@@ -49,8 +49,22 @@ def test_a_draft_that_a_host_range_marks(tmp_path: Path) -> None:
         events += [call("cudaLaunchKernel", start + 11_000, 500, 20 + i), kernel(start + 33_000, 7_000, 20 + i)]
     found = account_of(events, tmp_path).speculation
     assert found is not None
-    assert found.draft == found.launched == pytest.approx(14_000 / 1e9)
+    assert found.draft == found.ranges == pytest.approx(14_000 / 1e9)
     assert (found.verifications, found.drafts, found.width) == (2, 2, 5.0)
+
+
+def test_a_recorded_run_that_looks_its_drafts_up_in_the_prompt() -> None:
+    """Recorded by us: vLLM 0.32.0 on CPU, ``--speculative-config '{"method": "ngram", "num_speculative_tokens": 3, …}'``,
+    ``VLLM_CUSTOM_SCOPES_FOR_PROFILING=1``; six requests of 12 tokens."""
+    trace = reading_of(ROOT / "tests" / "samples" / "torch_trace" / "speculative.pt.trace.json.gz").traces[0]
+    (account,) = accounts_of(trace)
+    found = account.speculation
+    assert found is not None and account.steps is not None
+    # Of the steps with several tokens a sequence: 9 for 6, 12 for 6, 18 for 6, 24 for 6 and 12 for 3.
+    assert (found.verifications, found.drafts, found.width) == (5, 7, pytest.approx(75 / 27))
+    assert found.total == pytest.approx(float(account.steps.seconds.sum()))
+    # The look-up runs on the host while the device waits: the seven ranges take 1.16 ms.
+    assert 0.5e-3 < found.draft == found.ranges < 1.2e-3
 
 
 def test_plain_decoding_is_not_speculation(tmp_path: Path) -> None:
