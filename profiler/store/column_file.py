@@ -17,6 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from profiler.store.growing import GrowingColumn, let_go
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
@@ -56,8 +58,11 @@ def write_columns(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
         out.write(MAGIC)
         for name, column in columns.items():
             dtype = column.dtype.newbyteorder("<")
-            blocks = (column[at : at + BLOCK].astype(dtype, copy=False) for at in range(0, rows, BLOCK))
-            sizes = [out.write(zstd.compress(np.ascontiguousarray(b).data, options=_OPTIONS)) for b in blocks]
+            sizes = []
+            for at in range(0, rows, BLOCK):
+                block = np.ascontiguousarray(column[at : at + BLOCK].astype(dtype, copy=False))
+                sizes.append(out.write(zstd.compress(block.data, options=_OPTIONS)))
+                let_go(column)
             described.append(_Column(name, dtype.str, tuple(sizes)))
         footer = zstd.compress(msgspec.json.encode(_Footer(rows, tuple(described))), options=_OPTIONS)
         out.write(footer + len(footer).to_bytes(8, "little") + MAGIC)
@@ -84,10 +89,9 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _values(file: BinaryIO, rows: int, column: _Column) -> NDArray[Any]:
-    whole = np.empty(rows, np.dtype(column.dtype))
-    at = 0
+    whole = GrowingColumn(column.dtype)
     for frame in column.frames:
-        block = np.frombuffer(zstd.decompress(file.read(frame)), whole.dtype)
-        whole[at : at + len(block)] = block
-        at += len(block)
-    return whole
+        whole.append(np.frombuffer(zstd.decompress(file.read(frame)), column.dtype))
+    if len(whole) != rows:
+        raise ValueError(f"{len(whole)} rows of {rows}")
+    return whole.done()
