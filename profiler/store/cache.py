@@ -20,7 +20,7 @@ from profiler.model.run import Reading
 from profiler.model.trace import DeviceInfo, EventTable, Trace
 from profiler.store.column_file import DamagedColumns, read_columns, write_columns
 
-VERSION: Final = 2
+VERSION: Final = 3
 FOLDER: Final = ".profiler"
 
 

@@ -29,10 +29,10 @@ BLOCK: Final = 1 << 20
 
 
 class GrowingColumn:
-    """One column, appended to at its end."""
+    """One column, appended to at its end. ``expected`` is how many rows there will be, where that is known."""
 
-    def __init__(self, dtype: DTypeLike) -> None:
-        self._memory: NDArray[Any] = np.empty(0, dtype)
+    def __init__(self, dtype: DTypeLike, expected: int = 0) -> None:
+        self._memory: NDArray[Any] = np.empty(expected if expected <= MOST_ROWS else 0, dtype)
         self._file: IO[bytes] | None = None
         self._rows = 0
 

@@ -86,8 +86,8 @@ MEASURE = """
 import json, sys
 from pathlib import Path
 from profiler import open_run
-from profiler.store import growing
-growing.MOST_ROWS = 1 << 16
+from profiler.store import column_file, growing
+growing.MOST_ROWS = growing.BLOCK = column_file.BLOCK = 1 << 16
 (trace,) = open_run(Path(sys.argv[1])).traces
 said = dict(line.split(":") for line in open("/proc/self/status") if line.startswith("Vm"))
 print(json.dumps([len(trace.events), int(said["VmHWM"].split()[0]) * 1024]))
