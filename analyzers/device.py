@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profiler.analyzers.captured import seconds_by_range
 from profiler.analyzers.communication import Collectives, collectives_of
 from profiler.analyzers.critical_path import CriticalPath, critical_path
 from profiler.analyzers.device_view import DeviceView, views_of
@@ -66,6 +67,7 @@ class DeviceAccount:
 
     ``roles`` is the busy time once more, by what the kernels do in the model (adds up to ``busy_ns``); empty where no
     attention was recognised, so that the place of the others can't be told. ``layers`` is the count of most steps.
+    ``captured`` are seconds of replayed work by the ranges that it was captured in.
     """
 
     trace: str
@@ -86,6 +88,7 @@ class DeviceAccount:
     path: CriticalPath | None
     totals: tuple[KernelTotal, ...]
     launches_known: float | None
+    captured: Mapping[str, float]
 
 
 def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
@@ -121,6 +124,7 @@ def _account(view: DeviceView) -> DeviceAccount:
         path=critical_path(trace, events, links, classes, swept),
         totals=_totals(trace, events, links, classes, swept),
         launches_known=float(np.mean(links.call >= 0)) if view.operators is None else None,
+        captured=seconds_by_range(trace, events, swept.share),
     )
 
 

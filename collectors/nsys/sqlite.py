@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.collectors.database import MAGIC, MISSING, Tables, opened
+from profiler.collectors.nsys.graph_nodes import GraphNodes
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -43,7 +44,7 @@ class NsysSqlite:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_sqlite"
-    version = 2
+    version = 3
 
     def sniff(self, head: bytes, name: str) -> float:
         """A SQLite file whose schema names Nsight's tables (the schema's text lies in the first pages)."""
@@ -94,13 +95,15 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
     started = database.integers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     base = int(started[0]) if len(started) and started[0] > 0 else 0
     devices = _Devices(database)
+    nodes = GraphNodes(database)
     metadata = _metadata(database)
     traces = []
     for rank, owner in enumerate(working or sorted(events.of)[:1]):
         pid = (owner >> 24) & THREAD_BITS
+        joined = events.of[owner].table()
         trace = Trace(
             path=name if len(working) <= 1 else f"{name} (pid {pid})",
-            events=events.of[owner].table(),
+            events=joined,
             names=names,
             processes=(f"{pid} {strings.processes.get(owner, '')}".strip(),),
             threads=strings.threads(),
@@ -108,6 +111,7 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
             rank=rank if len(working) > 1 else None,
             devices=devices.of(pid),
             metadata=metadata,
+            captured=nodes.captured(joined, owner, strings.threads_seen, problems, name),
         )
         traces.append(label(trace, engines))
     facts: dict[str, Fact[object]] = {}
@@ -274,7 +278,7 @@ class _Strings:
         self._codes: dict[str, int] = {"": 0}
         self._inline = np.full(1, MISSING, np.int64)
         self._of_id = np.array([self.code(_plain(values[i])) for i in order.tolist()] or [0], np.int32)
-        self._threads: dict[int, int] = {0: 0}
+        self.threads_seen: dict[int, int] = {0: 0}
         names = database.integers("ThreadNames", ("nameId", "globalTid"))
         self._thread_names = dict(
             zip(names["globalTid"].tolist(), self.codes_of(names["nameId"]).tolist(), strict=True)
@@ -314,7 +318,7 @@ class _Strings:
 
     def thread_codes(self, global_tid: Ints) -> NDArray[np.int32]:
         found, position = np.unique(global_tid, return_inverse=True)
-        codes = [self._threads.setdefault(tid, len(self._threads)) for tid in found.tolist()]
+        codes = [self.threads_seen.setdefault(tid, len(self.threads_seen)) for tid in found.tolist()]
         return np.array(codes or [0], np.int32)[position]
 
     def names(self, used: NDArray[np.bool_]) -> tuple[str, ...]:
@@ -324,7 +328,9 @@ class _Strings:
 
     def threads(self) -> tuple[str, ...]:
         names = tuple(self._codes)
-        return tuple(f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self._threads)
+        return tuple(
+            f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self.threads_seen
+        )
 
 
 def _plain(name: str) -> str:

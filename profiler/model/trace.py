@@ -107,3 +107,4 @@ class Trace:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[int, StepLabel] = field(default_factory=dict[int, StepLabel])
     phases: Mapping[int, str] = field(default_factory=dict[int, str])
+    captured: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])

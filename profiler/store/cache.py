@@ -38,6 +38,7 @@ class _Sidecar(msgspec.Struct, frozen=True):
     metadata: dict[str, str]
     facts: dict[str, tuple[str, str, bool]]
     problems: tuple[Problem, ...]
+    captured: dict[int, tuple[int, ...]]
 
 
 class Cache:
@@ -62,7 +63,7 @@ class Cache:
             return None
         trace = Trace(
             kept.path, events, kept.names, kept.processes, kept.threads, kept.base, kept.rank,
-            kept.world_size, kept.devices, kept.metadata,
+            kept.world_size, kept.devices, kept.metadata, captured=kept.captured,
         )  # fmt: skip
         facts: dict[str, Fact[object]] = {key: Fact(*fact) for key, fact in kept.facts.items()}
         return Reading(traces=(trace,), facts=facts, problems=kept.problems)
@@ -76,7 +77,7 @@ class Cache:
         facts = {key: (str(f.value), f.source, f.inferred) for key, f in reading.facts.items()}
         kept = _Sidecar(
             trace.path, trace.names, trace.processes, trace.threads, trace.base, trace.rank, trace.world_size,
-            trace.devices, dict(trace.metadata), facts, reading.problems,
+            trace.devices, dict(trace.metadata), facts, reading.problems, dict(trace.captured),
         )  # fmt: skip
         table = self._table(path, reader, version)
         try:
