@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
 
+import numpy as np
+
 from profiler.collectors.engines import ENGINES
 from profiler.model.extension import Engine, LogStep, Source
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
-from profiler.model.steps import EngineLog, StepTable
+from profiler.model.steps import EngineLog, Readings, StepTable
 
 LONGEST_LINE: Final = 1 << 20
 # After so many bytes without the end of a line the file is no log.
@@ -32,6 +34,7 @@ class _Collected:
     rows: list[tuple[float, LogStep]] = field(default_factory=list[tuple[float, LogStep]])
     facts: dict[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     events: Counter[str] = field(default_factory=Counter[str])
+    readings: dict[str, list[tuple[float, float]]] = field(default_factory=dict[str, list[tuple[float, float]]])
     clock: float = float("nan")
     years: float = 0.0
 
@@ -57,6 +60,9 @@ class _Collected:
         event = engine.log_event(text)
         if event is not None:
             self.events[event] += 1
+        if engine.log_readings is not None:
+            for concept, value in engine.log_readings(text).items():
+                self.readings.setdefault(concept, []).append((self.clock, value))
         # An error line alone could be anyone's: it is counted and proves nothing.
         if facts or event not in (None, "error"):
             self.matched += 1
@@ -66,7 +72,7 @@ class ServerLog:
     """A server's log of any known engine; see ``profiler.model.extension.Format``."""
 
     name = "server_log"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """Sure where a line is one that an engine writes, unsure where only the time stamps look like one's."""
@@ -128,6 +134,7 @@ class ServerLog:
             every_step=_every_step(found, settings),
             settings=settings,
             events=dict(found.events),
+            readings={concept: Readings(*np.array(rows).T) for concept, rows in found.readings.items()},
         )
         return Reading(logs=(log,), facts=facts | found.facts, problems=tuple(problems))
 

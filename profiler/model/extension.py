@@ -146,7 +146,8 @@ class Engine:
     ``profiler.model.metrics``; ``metric_labels`` picks, for a concept that is one label value of a metric, the
     (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
-    ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
+    ``log_facts`` settings and versions, ``log_event`` names what else a line reports, ``log_readings`` the concepts of
+    ``profiler.model.metrics`` that a line gives a value of. ``trace_keys`` are top-level
     keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
     written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step. ``owner`` is what its list of
     models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is
@@ -173,6 +174,7 @@ class Engine:
     knobs: tuple[Knob, ...] = ()
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
+    log_readings: Callable[[str], Mapping[str, float]] | None = None
     owner: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     live: Live | None = None
