@@ -65,6 +65,9 @@ class EventTable:
 
     def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.int64]) -> EventTable:
         """The same columns for the chosen rows."""
+        if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
+            # Where few are chosen, which is usual, finding them once is quicker than once a column.
+            rows = np.flatnonzero(rows)
         return EventTable(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     def names_used(self) -> Ints:
