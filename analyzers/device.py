@@ -172,7 +172,7 @@ def _step_costs(
     np.minimum.at(first, step[owned], events.start[owned])
     graph = is_graph_launch(trace, links.calls)
     by_graph = (links.call >= 0) & (graph[links.call] if len(graph) else False)
-    kernel = owned & np.isin(events.kind, np.array((Kind.KERNEL, Kind.OPERATOR), np.uint8))
+    kernel = owned & events.are(Kind.KERNEL, Kind.OPERATOR)
     replayed = kernel & by_graph
     replays = distinct_pairs(step[replayed], links.call[replayed])
     launching = np.full(n, np.nan)

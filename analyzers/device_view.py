@@ -70,7 +70,7 @@ def views_of(trace: Trace) -> tuple[DeviceView, ...]:
     """One view a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
     spans = spans_of(trace)
     table = trace.events
-    on_device = np.flatnonzero(np.isin(table.kind, np.array(DEVICE_KINDS, np.uint8)))
+    on_device = np.flatnonzero(table.are(*DEVICE_KINDS))
     if not len(on_device):
         view = _cpu_view(trace, spans)
         return () if view is None else (view,)
@@ -95,7 +95,7 @@ def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int64]:
         [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int64
     )
     tier = category[classes.code[events.name]]
-    tier[np.isin(events.kind, np.array((Kind.MEMCPY, Kind.MEMSET), np.uint8))] = COPY
+    tier[events.are(Kind.MEMCPY, Kind.MEMSET)] = COPY
     return tier
 
 

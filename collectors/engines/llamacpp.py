@@ -74,6 +74,8 @@ def log_clock(line: str) -> float | None:
 
 def log_facts(line: str) -> Mapping[str, object]:
     """Build, slots and context in force, which the server may have shrunk to fit the device."""
+    if not any(word in line for word in ("n_slots", "llama_context", "build")):
+        return {}
     for pattern, key in ((_SLOTS, "max_num_seqs"), (_CONTEXT, "kv_tokens"), (_UBATCH, "token_budget")):
         match = pattern.search(line)
         if match is not None:
@@ -90,6 +92,8 @@ def log_event(line: str) -> str | None:
 def log_readings(line: str) -> Mapping[str, float]:
     """Slots taken up and given back, each request's tokens and times, and how full the store of prompts is. It prints
     nothing at regular intervals."""
+    if " | task " not in line and "cache state: " not in line:
+        return {}
     if "| processing task" in line:
         return {RUNNING_CHANGE: 1.0}
     if "| stop processing" in line:
@@ -102,7 +106,7 @@ def log_readings(line: str) -> Mapping[str, float]:
     for pattern, concept in ((_PROMPT, "prompt_tokens"), (_CACHED, "cached_tokens")):
         if (match := pattern.search(line)) is not None:
             return {concept: float(match[1])}
-    match = _STORE.search(line) if "cache state: " in line else None
+    match = _STORE.search(line)
     return {} if match is None or not float(match[2]) else {"prompt_store_usage": float(match[1]) / float(match[2])}
 
 

@@ -76,7 +76,13 @@ class EventTable:
 
     def of(self, *kinds: Kind) -> EventTable:
         """The events of these kinds, in the table's order."""
-        return self.select(np.isin(self.kind, np.array(kinds, np.uint8)))
+        return self.select(self.are(*kinds))
+
+    def are(self, *kinds: Kind) -> NDArray[np.bool_]:
+        """Which events are of these kinds."""
+        wanted = np.zeros(256, bool)
+        wanted[list(kinds)] = True
+        return wanted[self.kind]
 
 
 @dataclass(frozen=True)
