@@ -117,14 +117,17 @@ class Database:
             return
         known.update((name, code) for code, name in reversed(list(enumerate(texts))))
         expressions = [f"COALESCE(CAST({_quoted(name)} AS INTEGER), {MISSING})" for name in chosen]
-        expressions += [f"COALESCE({_quoted(coded)}, '')"] if coded else ["''"]
-        query = f"SELECT {', '.join(expressions)} FROM {self._source(table)} LIMIT -1 OFFSET {given}"
+        if coded:
+            expressions.append(f"COALESCE({_quoted(coded)}, '')")
+        # Where none of the columns exists the rows still count.
+        query = f"SELECT {', '.join(expressions or ['0'])} FROM {self._source(table)} LIMIT -1 OFFSET {given}"
         cursor = self._connection.execute(query)
         while batch := cursor.fetchmany(size):
-            *numbers, words = zip(*batch, strict=True)
-            for name, values in zip(chosen, numbers, strict=True):
-                columns[name][: len(batch)] = values
-            for at, word in enumerate(map(str, words) if coded else ()):
+            block = np.array([row[:-1] for row in batch] if coded else batch, np.int64)
+            for index, name in enumerate(chosen):
+                columns[name][: len(batch)] = block[:, index]
+            for at, row in enumerate(batch if coded else ()):
+                word = str(row[-1])
                 if word and word not in known:
                     known[word] = len(texts)
                     texts.append(word)

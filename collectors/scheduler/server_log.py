@@ -38,7 +38,8 @@ class _Collected:
     clock: float = float("nan")
     years: float = 0.0
 
-    def line(self, text: str, number: int, path: str) -> None:
+    def line(self, text: str, number: int, path: str) -> bool:
+        """Take a line; returns whether it is one of a step."""
         engine = self.engine
         stamp = engine.log_clock(text)
         if stamp is not None:
@@ -53,7 +54,7 @@ class _Collected:
                 clock, before = self.rows[-1]
                 self.rows[-1] = clock, replace(before, device_seconds=step.previous_device_seconds)
             self.rows.append((self.clock, step))
-            return
+            return True
         facts = engine.log_facts(text)
         for key, value in facts.items():
             self.facts[key] = Fact(value, f"{path}: line {number}", inferred=False)
@@ -66,6 +67,7 @@ class _Collected:
         # An error line alone could be anyone's: it is counted and proves nothing.
         if facts or event not in (None, "error"):
             self.matched += 1
+        return False
 
 
 class ServerLog:
@@ -93,6 +95,8 @@ class ServerLog:
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """Steps, settings and events of the engine that most lines belong to."""
         collected = [_Collected(engine) for engine in engines]
+        # The engine of the last step comes first: most lines are its, and a step of one engine is none of another.
+        order = list(collected)
         long_lines = number = 0
         with source.open() as stream:
             for number, raw, whole in _lines(stream):
@@ -101,8 +105,11 @@ class ServerLog:
                 # A progress bar ends in a carriage return and the next message follows on the same line.
                 for part in text.split("\r") if "\r" in text else (text,):
                     if part:
-                        for one in collected:
-                            one.line(part, number, source.name)
+                        for one in order:
+                            if one.line(part, number, source.name):
+                                order.remove(one)
+                                order.insert(0, one)
+                                break
             endless = bool(stream.read(1))
         problems: list[Problem] = []
         if source.broken:

@@ -163,6 +163,11 @@ def test_what_the_reader_accepts_it_reads_as_sqlite_does(
     assert words in (None, expected[1])
 
 
+def test_rows_of_a_table_without_any_wanted_column_are_counted(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.sqlite", "(a INTEGER, b INTEGER, c TEXT)", [(1, 1, "x"), (2, 2, "y")], 512)
+    assert both_ways(path, "t", ("absent",), "none") == ({"absent": [-1, -1]}, ["", ""])
+
+
 @needs_reader
 @pytest.mark.parametrize("page", [512, 1024, 65536])
 def test_a_plain_table_of_many_pages_is_accepted(page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
