@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profiler.analyzers.captured import seconds_by_range
 from profiler.analyzers.communication import Collectives, collectives_of
 from profiler.analyzers.critical_path import CriticalPath, critical_path
 from profiler.analyzers.device_view import DeviceView, views_of
@@ -68,6 +69,7 @@ class DeviceAccount:
 
     ``roles`` is the busy time once more, by what the kernels do in the model (adds up to ``busy_ns``); empty where no
     attention was recognised, so that the place of the others can't be told. ``layers`` is the count of most steps.
+    ``captured`` are seconds of replayed work by the ranges that it was captured in.
     """
 
     trace: str
@@ -90,6 +92,7 @@ class DeviceAccount:
     speculation: Speculation | None
     micro_batches: MicroBatches | None
     launches_known: float | None
+    captured: Mapping[str, float]
 
     @property
     def source(self) -> str:
@@ -133,6 +136,7 @@ def _account(view: DeviceView) -> DeviceAccount:
         speculation=None if costs is None else _speculation(view, costs),
         micro_batches=micro_batches_of(trace, events, links, classes),
         launches_known=float(np.mean(links.call >= 0)) if view.operators is None else None,
+        captured=seconds_by_range(trace, events, swept.share),
     )
 
 
@@ -185,7 +189,7 @@ def _step_costs(
     np.minimum.at(first, step[owned], events.start[owned])
     graph = is_graph_launch(trace, links.calls)
     by_graph = (links.call >= 0) & (graph[links.call] if len(graph) else False)
-    kernel = owned & np.isin(events.kind, np.array((Kind.KERNEL, Kind.OPERATOR), np.uint8))
+    kernel = owned & events.are(Kind.KERNEL, Kind.OPERATOR)
     replayed = kernel & by_graph
     replays = distinct_pairs(step[replayed], links.call[replayed])
     launching = np.full(n, np.nan)

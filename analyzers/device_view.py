@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profiler.analyzers.captured import roles_by_range
 from profiler.analyzers.idle import Gaps, gaps_on_cpu, gaps_on_device
 from profiler.analyzers.kernels import COMMUNICATION, COPIES, Classified, classify
-from profiler.analyzers.layers import Layers, layers_of, parts_of
+from profiler.analyzers.layers import ROLES, UNKNOWN_ROLE, Layers, layers_of, parts_of
 from profiler.analyzers.operators import innermost
 from profiler.analyzers.timeline import COMMUNICATION as COMM_TIER
 from profiler.analyzers.timeline import COMPUTE, COPY, Sweep, sweep
@@ -48,7 +49,13 @@ class DeviceView:
         """The role and layer of every event."""
         table = "kernel_families" if self.operators is None else "operator_families"
         parts = parts_of(self.trace.names, self.events.names_used(), table)
-        return layers_of(parts[self.events.name], self.links.step)
+        found = layers_of(parts[self.events.name], self.links.step)
+        if not self.trace.captured:
+            return found
+        # What the order of the kernels left open; ranges at the capture never speak against it.
+        stated = roles_by_range(self.trace, self.events, ROLES)
+        role = np.where((found.role == UNKNOWN_ROLE) & (stated >= 0), stated, found.role).astype(np.uint8)
+        return replace(found, role=role)
 
     @property
     def attending(self) -> NDArray[np.bool_]:
@@ -68,7 +75,7 @@ def views_of(trace: Trace) -> tuple[DeviceView, ...]:
     """One view a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
     spans = spans_of(trace)
     table = trace.events
-    on_device = np.flatnonzero(np.isin(table.kind, np.array(DEVICE_KINDS, np.uint8)))
+    on_device = np.flatnonzero(table.are(*DEVICE_KINDS))
     if not len(on_device):
         view = _cpu_view(trace, spans)
         return () if view is None else (view,)
@@ -93,7 +100,7 @@ def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int64]:
         [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int64
     )
     tier = category[classes.code[events.name]]
-    tier[np.isin(events.kind, np.array((Kind.MEMCPY, Kind.MEMSET), np.uint8))] = COPY
+    tier[events.are(Kind.MEMCPY, Kind.MEMSET)] = COPY
     return tier
 
 

@@ -98,7 +98,7 @@ def diagnose(
         verdict=verdict_of(gaps, rules, runs, missing, differences(view)),
         gaps=gaps,
         fairness=rules,
-        recommendations=_recommendations(run_a, run_b, gaps, slo, engines),
+        recommendations=_recommendations(a, b, gaps, slo, engines),
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
         missing=missing,
@@ -114,18 +114,19 @@ def diagnose(
 
 
 def _recommendations(
-    run_a: Run, run_b: Run, gaps: Sequence[Gap], slo: Mapping[str, float] | None, engines: Sequence[Engine]
+    a: Measured, b: Measured, gaps: Sequence[Gap], slo: Mapping[str, float] | None, engines: Sequence[Engine]
 ) -> tuple[Recommendation, ...]:
     """The best knobs of the run that loses the first metric; none where no run does, or nothing can be predicted."""
     first = next((gap for gap in gaps if gap.winner is not None), None)
     if first is None:
         return ()
-    loser, winner = (run_a, run_b) if first.winner == "b" else (run_b, run_a)
-    engine = next((e for e in engines if e.name == loser.fact("engine.name")), None)
+    loser, winner = (a, b) if first.winner == "b" else (b, a)
+    engine = next((e for e in engines if e.name == loser.run.fact("engine.name")), None)
     if engine is None:
         return ()
     try:
-        return recommended(loser, engine, winner, first.metric, slo)[:_MOST_KNOBS]
+        known = loser.accounts, winner.accounts
+        return recommended(loser.run, engine, winner.run, first.metric, slo, known)[:_MOST_KNOBS]
     except NotPredictable:
         return ()
 

@@ -65,7 +65,7 @@ def host_figures(trace: Trace, accounts: Sequence[DeviceAccount]) -> tuple[Figur
 def _phases(trace: Trace) -> list[tuple[str, float, int]]:
     """(phase, seconds, ranges), the longest first. Ranges of one phase that overlap count once."""
     events = trace.events
-    marked = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR, Kind.PYTHON), np.uint8))
+    marked = events.are(Kind.ANNOTATION, Kind.OPERATOR, Kind.PYTHON)
     rows = events.select(marked & np.isin(events.name, np.array(sorted(trace.phases), np.int32)))
     names = sorted(set(trace.phases.values()))
     found = []

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profiler.analyzers.timeline import Sweep, sweep
 from profiler.analyzers.trace_steps import Launched, Spans
@@ -192,7 +193,7 @@ def annotated_phases(trace: Trace) -> float:
     outside = {"idle", "forward"}
     names = [index for index, phase in trace.phases.items() if phase not in outside]
     events = trace.events
-    host = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
+    host = events.are(Kind.ANNOTATION, Kind.OPERATOR)
     marked = events.select(host & np.isin(events.name, np.array(sorted(names), np.int32)))
     return float(sweep(marked.start, marked.end, np.zeros(len(marked), np.int64)).busy) / 1e9 if len(marked) else 0.0
 
@@ -226,18 +227,19 @@ class HostActivity:
         annotated = np.zeros(len(trace.names), bool)
         annotated[sorted(trace.phases)] = True
         waiting = np.array([bool(_SYNCHRONISE.search(name)) for name in trace.names], bool)
-        host = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
+        host = events.are(Kind.ANNOTATION, Kind.OPERATOR)
         waits = (events.kind == Kind.LAUNCH) & waiting[events.name]
         table = events.select((host & annotated[events.name]) | (events.kind == Kind.OPERATOR) | waits)
         # A phase goes before the operator that begins with it.
         table = table.select(np.lexsort((~annotated[table.name], -table.duration, table.start)))
-        self._by_thread: dict[int, tuple[Ints, Ints, list[str]]] = {}
+        self._titles = [
+            trace.phases.get(name, "synchronise" if waited else "operators")
+            for name, waited in enumerate(waiting.tolist())
+        ]
+        self._by_thread: dict[int, tuple[Ints, Ints, NDArray[np.int32]]] = {}
         for thread in np.unique(table.thread).tolist():
             rows = table.select(table.thread == thread)
-            names = [
-                trace.phases.get(name, "synchronise" if waiting[name] else "operators") for name in rows.name.tolist()
-            ]
-            self._by_thread[thread] = (rows.start, np.maximum.accumulate(rows.end), names)
+            self._by_thread[thread] = (rows.start, np.maximum.accumulate(rows.end), rows.name)
         self._collections = _collections(trace)
 
     def collecting(self, start: Ints, end: Ints) -> Ints:
@@ -275,7 +277,7 @@ class HostActivity:
         for i in range(int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(starts, end))):
             begin, stop = max(int(starts[i]), cursor), min(int(ends[i]), end)
             if stop > begin:
-                covered.append((names[i], stop - begin))
+                covered.append((self._titles[names[i]], stop - begin))
                 cursor = stop
         return covered
 

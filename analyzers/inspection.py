@@ -118,6 +118,7 @@ def _device(account: DeviceAccount) -> InspectedDevice:
         roles={name: ns / 1e9 for name, ns in sorted(account.roles.items(), key=lambda item: -item[1])},
         layers=account.layers,
         unclassified_share=account.unclassified_share,
+        captured=dict(account.captured),
     )
 
 

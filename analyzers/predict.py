@@ -5,12 +5,13 @@ Only the relative change is used, and applied to the measured metric, so what th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.gap import spread
 from profiler.analyzers.gap.ledger import UNEXPLAINED
 from profiler.analyzers.gap.measured import Measured, measure
@@ -23,6 +24,8 @@ from profiler.analyzers.knobs import EFFECTS, NotPredictable, Situation, Turned,
 from profiler.analyzers.metrics import metrics_of
 from profiler.model.diagnosis import Prediction
 from profiler.model.run import Run
+
+Known = tuple[Sequence[DeviceAccount] | None, Sequence[DeviceAccount] | None]
 
 # Half the width of an interval beyond what bounds and other fits span, as a part of the change: with it the intervals
 # hold the truth of the lab's predictions about as often as they should (tests/benchmarks/knobs.py).
@@ -44,14 +47,14 @@ class Outlook:
     extrapolated: bool
 
 
-def situation_of(run: Run, other: Run | None = None) -> Situation:
-    """What a prediction starts from; ``other`` may show what this run has not measured. Raises NotPredictable, saying
-    what the run lacks."""
-    measured, player = _played(run)
+def situation_of(run: Run, other: Run | None = None, known: Known = (None, None)) -> Situation:
+    """What a prediction starts from; ``other`` may show what this run has not measured. ``known`` are the accounts of
+    both, where they were made before. Raises NotPredictable, saying what the run lacks."""
+    measured, player = _played(run, known[0])
     shown = None
     if other is not None:
         try:
-            shown = _played(other)[1]
+            shown = _played(other, known[1])[1]
         except NotPredictable:
             shown = None
     return Situation(measured, shortened(player), shown, _doubts(measured))
@@ -70,10 +73,10 @@ def _doubts(measured: Measured) -> tuple[StepCost, ...]:
     return tuple(linear(shape) for error, shape in fitted if error <= AS_GOOD * best)
 
 
-def _played(run: Run) -> tuple[Measured, Player]:
+def _played(run: Run, known: Sequence[DeviceAccount] | None) -> tuple[Measured, Player]:
     if not run.benches:
         raise NotPredictable("the run holds no benchmark result")
-    measured = measure(run, run.benches[-1])
+    measured = measure(run, run.benches[-1], known)
     if measured.steps is None:
         raise NotPredictable("no steps (iteration log, batch log or annotated trace) say how long a step takes")
     models = models_of(measured, measured, split=True)

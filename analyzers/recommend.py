@@ -9,7 +9,7 @@ from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import EFFECTS, Effect, NotPredictable, Situation, Value
 from profiler.analyzers.limits import limits_of
 from profiler.analyzers.metrics import higher_is_better, metrics_of
-from profiler.analyzers.predict import Outlook, glance, outlook, situation_of
+from profiler.analyzers.predict import Known, Outlook, glance, outlook, situation_of
 from profiler.analyzers.symptoms import symptoms_of
 from profiler.model.diagnosis import Prediction, Recommendation
 from profiler.model.extension import Engine, Knob
@@ -60,10 +60,10 @@ def recommend(
 
 
 def recommended(
-    run: Run, engine: Engine, other: Run | None, metric: str, slo: Mapping[str, float] | None
+    run: Run, engine: Engine, other: Run | None, metric: str, slo: Mapping[str, float] | None, known: Known
 ) -> tuple[Recommendation, ...]:
-    """The knobs alone, best first. Raises like ``recommend``."""
-    situation = situation_of(run, other)
+    """The knobs alone, best first; ``known`` as for ``situation_of``. Raises like ``recommend``."""
+    situation = situation_of(run, other, known)
     return _ranked(situation, outlook(situation, {}), engine, metric, slo, {})
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from profiler.analyzers.gap.measured import counters_of
 from profiler.analyzers.gap.window import measured_window
+from profiler.analyzers.log_figures import log_figures
 from profiler.model.inspection import Figure, Section
 from profiler.model.requests import Floats, Ints
 from profiler.model.run import Run
@@ -33,6 +34,7 @@ def serving_figures(run: Run) -> tuple[Figure, ...]:
             part = "the whole log" if window is None else window.how
             found += _steps(run, steps, f"{log.path}, {part}", log.every_step)
         found += _amounts(log)
+        found += log_figures(log)
     metrics = "metrics" if counters or gauges else ""
     found += _counted(run, counters, gauges, metrics)
     return tuple(found)

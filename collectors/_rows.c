@@ -25,8 +25,11 @@ typedef struct {
     int columns, wanted[MOST_COLUMNS], rowid, text;
     int64_t *out[MOST_COLUMNS];
     int32_t *codes;
-    Py_ssize_t rows, count;
+    Py_ssize_t rows, count, room;
     pool texts;
+    uint32_t told;
+    PyObject *take;
+    PyThreadState *state;
 } walk;
 
 static inline uint32_t two(at p) { return (uint32_t)p[0] << 8 | p[1]; }
@@ -49,6 +52,23 @@ static inline int64_t integer(at p, int size) {
     uint64_t v = *p & 0x80 ? ~(uint64_t)0 : 0;
     for (int i = 0; i < size; i++) v = v << 8 | p[i];
     return (int64_t)v;
+}
+
+/* Hand the rows in the buffers out, with the texts that came up since the last time; the buffers are free afterwards. */
+static int hand_out(walk *w) {
+    PyEval_RestoreThread(w->state);
+    PyObject *list = PyList_New(w->texts.count - w->told), *done = NULL;
+    for (Py_ssize_t i = 0; list && w->told < w->texts.count; i++, w->told++) {
+        PyObject *text = PyBytes_FromStringAndSize((const char *)w->texts.texts[w->told], w->texts.sizes[w->told]);
+        if (!text || PyList_SetItem(list, i, text) < 0) Py_CLEAR(list);
+    }
+    if (list) done = PyObject_CallFunction(w->take, "nO", w->count, list);
+    Py_XDECREF(list);
+    Py_XDECREF(done);
+    w->state = PyEval_SaveThread();
+    w->rows -= w->count;
+    w->count = 0;
+    return done != NULL;
 }
 
 /* One row, of which `local` bytes lie on this page. */
@@ -86,8 +106,7 @@ static int row(walk *w, at record, uint64_t local, int64_t rowid) {
         }
         body += size;
     }
-    w->count++;
-    return 1;
+    return ++w->count < w->room || hand_out(w);
 }
 
 static int page(walk *w, uint32_t number, int depth) {
@@ -134,32 +153,26 @@ static int measure(walk *w) {
     return 1;
 }
 
-static PyObject *texts_of(const pool *p) {
-    PyObject *list = PyList_New(p->count);
-    for (uint32_t i = 0; list && i < p->count; i++) {
-        PyObject *text = PyBytes_FromStringAndSize((const char *)p->texts[i], p->sizes[i]);
-        if (!text || PyList_SetItem(list, i, text) < 0) { Py_DECREF(list); return NULL; }
-    }
-    return list;
-}
-
 PyDoc_STRVAR(read_doc,
-"read(fd, root, rows, integers, rowid, text, codes) -> list[bytes] | None\n\n"
-"Fill the columns of the table whose first page is `root`. `integers` is a list of (position in the row, writable\n"
-"buffer of rows int64), positions rising; the column at `rowid` (-1: none) is the row's own number. `text` (-1: none)\n"
-"is the position of a text column, `codes` a writable buffer of rows int32, filled with indexes into the result (-1:\n"
-"NULL or empty). None where SQLite has to read the table.");
+"read(fd, root, rows, integers, rowid, text, codes, take) -> bool\n\n"
+"Read the table whose first page is `root` and which has so many rows. `integers` is a list of (position in the row,\n"
+"writable buffer of int64), positions rising; the column at `rowid` (-1: none) is the row's own number. `text` (-1:\n"
+"none) is the position of a text column, `codes` a writable buffer of int32, filled with numbers of texts in the order\n"
+"in which they came up (-1: NULL or empty). Whenever the buffers, of one length, are full, and at the end, take(count,\n"
+"new) is called: they hold `count` rows, and `new` is a list of the texts (bytes) that came up since. False where\n"
+"SQLite has to read the table, from the first row that was not handed out.");
 
 static PyObject *read_table(PyObject *module, PyObject *args) {
-    PyObject *integers, *codes, *result = NULL;
+    PyObject *integers, *codes;
     Py_buffer views[MOST_COLUMNS + 1];
     int held = 0, whole = 0, ready;
     unsigned int root;
     walk w;
     (void)module;
     memset(&w, 0, sizeof w);
-    if (!PyArg_ParseTuple(args, "iInO!iiO", &w.fd, &root, &w.rows, &PyList_Type, &integers, &w.rowid, &w.text, &codes)) return NULL;
+    if (!PyArg_ParseTuple(args, "iInO!iiOO", &w.fd, &root, &w.rows, &PyList_Type, &integers, &w.rowid, &w.text, &codes, &w.take)) return NULL;
     w.columns = PyList_Size(integers) <= MOST_COLUMNS ? (int)PyList_Size(integers) : -1;
+    w.room = -1;
     ready = w.columns >= 0 && w.rows >= 0;
     for (int i = 0; ready && i < w.columns; i++) {
         PyObject *target;
@@ -167,24 +180,27 @@ static PyObject *read_table(PyObject *module, PyObject *args) {
             && PyObject_GetBuffer(target, &views[held], PyBUF_WRITABLE) == 0;
         if (!ready) break;
         w.out[i] = views[held].buf;
-        ready = views[held++].len == w.rows * (Py_ssize_t)sizeof(int64_t);
+        if (w.room < 0) w.room = views[held].len / (Py_ssize_t)sizeof(int64_t);
+        ready = views[held++].len == w.room * (Py_ssize_t)sizeof(int64_t);
     }
     if (ready && w.text >= 0 && (ready = PyObject_GetBuffer(codes, &views[held], PyBUF_WRITABLE) == 0)) {
         w.codes = views[held].buf;
-        ready = views[held++].len == w.rows * (Py_ssize_t)sizeof(int32_t);
+        if (w.room < 0) w.room = views[held].len / (Py_ssize_t)sizeof(int32_t);
+        ready = views[held++].len == w.room * (Py_ssize_t)sizeof(int32_t);
     }
+    ready = ready && w.room > 0;
     if (ready) {
-        Py_BEGIN_ALLOW_THREADS
+        w.state = PyEval_SaveThread();
         if (measure(&w) && (w.seen = calloc(w.pages / 8 + 1, 1)) && pool_start(&w.texts, 1)) whole = page(&w, root, 0) && w.count == w.rows;
-        Py_END_ALLOW_THREADS
-        result = whole ? texts_of(&w.texts) : Py_NewRef(Py_None);
+        if (whole && w.count) whole = hand_out(&w);
+        PyEval_RestoreThread(w.state);
     } else if (!PyErr_Occurred()) {
-        PyErr_SetString(PyExc_ValueError, "columns must rise, and buffers must hold a value a row");
+        PyErr_SetString(PyExc_ValueError, "columns must rise, and buffers must be of one length");
     }
     for (int i = 0; i < DEEPEST; i++) free(w.buffers[i]);
     free(w.seen), pool_end(&w.texts);
     while (held) PyBuffer_Release(&views[--held]);
-    return result;
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(whole);
 }
 
 static PyMethodDef methods[] = {{"read", read_table, METH_VARARGS, read_doc}, {NULL, NULL, 0, NULL}};

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -29,6 +29,9 @@ MISSING: Final = -1
 _PIECE: Final = 16 << 20
 
 
+Take = Callable[[Mapping[str, Ints], NDArray[np.int32], list[str]], None]
+
+
 class Tables(Protocol):
     """What readers of an export ask its tables, however they are stored."""
 
@@ -46,8 +49,10 @@ class Tables(Protocol):
         """A text column, empty strings where there is no value."""
         ...
 
-    def coded(self, table: str, column: str) -> tuple[NDArray[np.int32], list[str]]:
-        """A text column as indexes into its different texts, MISSING where it is empty or has no value."""
+    def each(self, table: str, wanted: Sequence[str], take: Take, text: str = "") -> None:
+        """Call ``take`` with the table's rows in their order, some BATCH of them at once: integer columns as
+        ``integers`` gives them (buffers that are used again), and the column ``text`` as indexes into a list of its
+        different texts, which grows from call to call; MISSING where it is empty, has no value, or is not asked for."""
         ...
 
     def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
@@ -77,19 +82,57 @@ class Database:
         chosen = [name for name in wanted if name in present]
         rows = self._count(table) if present else 0
         found = {name: np.full(rows, MISSING, np.int64) for name in wanted}
-        if not chosen or not rows:
-            return found
-        if self._filled(table, {name: found[name] for name in chosen}) is not None:
-            return found
-        expressions = ", ".join(f"COALESCE(CAST({_quoted(name)} AS INTEGER), {MISSING})" for name in chosen)
-        cursor = self._connection.execute(f"SELECT {expressions} FROM {self._source(table)}")
         at = 0
-        while batch := cursor.fetchmany(BATCH):
-            block = np.array(batch, np.int64)
+
+        def take(columns: Mapping[str, Ints], codes: NDArray[np.int32], texts: list[str]) -> None:
+            nonlocal at
+            for name in chosen:
+                found[name][at : at + len(codes)] = columns[name]
+            at += len(codes)
+
+        if chosen and rows:
+            self.each(table, chosen, take)
+        return {name: column[:at] for name, column in found.items()} if chosen else found
+
+    def each(self, table: str, wanted: Sequence[str], take: Take, text: str = "") -> None:
+        """See ``Tables.each``; the compiled reader goes as far as it can, SQLite reads the rest."""
+        present = self.columns(table)
+        rows = self._count(table) if present else 0
+        chosen = [name for name in dict.fromkeys(wanted) if name in present]
+        size = max(min(rows, BATCH), 1)
+        columns = {name: np.full(size, MISSING, np.int64) for name in wanted}
+        codes = np.full(size, MISSING, np.int32)
+        known: dict[str, int] = {}
+        texts: list[str] = []
+        given = 0
+
+        def give(count: int, new: list[bytes]) -> None:
+            nonlocal given
+            texts.extend(raw.decode("utf-8", "replace") for raw in new)
+            given += count
+            take({name: column[:count] for name, column in columns.items()}, codes[:count], texts)
+
+        coded = text if text in present else ""
+        if not rows or self._quick(table, {name: columns[name] for name in chosen}, coded, codes, give):
+            return
+        known.update((name, code) for code, name in reversed(list(enumerate(texts))))
+        expressions = [f"COALESCE(CAST({_quoted(name)} AS INTEGER), {MISSING})" for name in chosen]
+        if coded:
+            expressions.append(f"COALESCE({_quoted(coded)}, '')")
+        # Where none of the columns exists the rows still count.
+        query = f"SELECT {', '.join(expressions or ['0'])} FROM {self._source(table)} LIMIT -1 OFFSET {given}"
+        cursor = self._connection.execute(query)
+        while batch := cursor.fetchmany(size):
+            block = np.array([row[:-1] for row in batch] if coded else batch, np.int64)
             for index, name in enumerate(chosen):
-                found[name][at : at + len(block)] = block[:, index]
-            at += len(block)
-        return {name: column[:at] for name, column in found.items()}
+                columns[name][: len(batch)] = block[:, index]
+            for at, row in enumerate(batch if coded else ()):
+                word = str(row[-1])
+                if word and word not in known:
+                    known[word] = len(texts)
+                    texts.append(word)
+                codes[at] = known[word] if word else MISSING
+            give(len(batch), [])
 
     def texts(self, table: str, column: str) -> list[str]:
         """A text column; NULL and a missing column are empty strings."""
@@ -98,16 +141,6 @@ class Database:
         query = f"SELECT COALESCE({_quoted(column)}, '') FROM {self._source(table)}"
         return [str(row[0]) for row in self._connection.execute(query)]
 
-    def coded(self, table: str, column: str) -> tuple[NDArray[np.int32], list[str]]:
-        """A text column as indexes into its different texts, MISSING where it is empty or has no value."""
-        codes = np.full(self._count(table), MISSING, np.int32)
-        if column not in self.columns(table):
-            return codes, []
-        found = self._filled(table, {}, column, codes)
-        if found is not None:
-            return codes, [text.decode("utf-8", "replace") for text in found]
-        return code_texts(self.texts(table, column))
-
     def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
         """(key, value) texts of a table; none where it or a column is missing."""
         if not {key, value} <= self.columns(table):
@@ -115,17 +148,18 @@ class Database:
         query = f"SELECT {_quoted(key)}, {_quoted(value)} FROM {_quoted(table)}"
         return [(str(row[0]), str(row[1])) for row in self._connection.execute(query)]
 
-    def _filled(
-        self, table: str, columns: Mapping[str, Ints], text: str = "", codes: NDArray[np.int32] | None = None
-    ) -> list[bytes] | None:
-        """Fill the columns from the table's pages; None where SQLite has to read them (they then hold anything)."""
-        layout = None if _rows is None else self._layout(table)
+    def _quick(
+        self, table: str, columns: Mapping[str, Ints], text: str, codes: NDArray[np.int32],
+        give: Callable[[int, list[bytes]], None],
+    ) -> bool:  # fmt: skip
+        """Read the table's pages into the buffers; False where SQLite has to read what was not given."""
+        layout = None if _rows is None or not (columns or text) else self._layout(table)
         if layout is None:
-            return None
+            return False
         root, positions, rowid = layout
         wanted = sorted((positions[name], column) for name, column in columns.items())
-        rows = self._count(table)
-        return _rows.read(self._file.fileno(), root, rows, wanted, rowid, positions.get(text, -1), codes)
+        place = positions[text] if text else -1
+        return _rows.read(self._file.fileno(), root, self._count(table), wanted, rowid, place, codes, give)
 
     def _layout(self, table: str) -> tuple[int, dict[str, int], int] | None:
         """(first page, position of each column in a row, position of the one that is the row's number or -1)."""
@@ -171,13 +205,6 @@ def opened(source: Source) -> Iterator[Database]:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             connection.execute("PRAGMA trusted_schema = OFF")
             yield Database(connection, file)
-
-
-def code_texts(texts: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
-    """Texts as indexes into the different ones, in the order in which they first occur; MISSING where empty."""
-    known: dict[str, int] = {}
-    codes = [known.setdefault(text, len(known)) if text else MISSING for text in texts]
-    return np.array(codes, np.int32), list(known)
 
 
 def _unpack(source: Source, path: Path) -> None:

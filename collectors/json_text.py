@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from profiler.model.requests import Floats
@@ -25,6 +26,11 @@ def decode(data: bytes) -> str:
 
 def parse(text: str) -> object | None:
     """The value, or None where the text is no JSON (deeply nested text counts as none)."""
+    try:
+        # Twice as quick, and stricter: what it refuses (NaN, numbers beyond a double, lone surrogates) json may take.
+        return msgspec.json.decode(text, type=object)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):

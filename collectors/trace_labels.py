@@ -12,6 +12,7 @@ import numpy as np
 from profiler.model.extension import Engine
 from profiler.model.steps import StepLabel
 from profiler.model.trace import GARBAGE, Kind, Trace
+from profiler.store.growing import in_blocks
 
 # How the torch profiler spells a call of gc.collect(); collections that start by themselves have no frame.
 _COLLECT: Final = "<built-in function collect>"
@@ -19,10 +20,10 @@ _COLLECT: Final = "<built-in function collect>"
 
 def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
     """The trace with every annotation that an engine's grammar understands. Names decide, so it is done once a name."""
-    events = trace.events
-    marked = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.DEVICE_ANNOTATION, Kind.OPERATOR), np.uint8))
+    annotations, frames = _names(trace)
+    used = sorted({*annotations, *frames})
     labels, phases = {}, {}
-    for index in np.unique(events.name[marked]).tolist():
+    for index in annotations:
         for engine in engines:
             found = engine.step_label(trace.names[index])
             if found is not None:
@@ -33,26 +34,24 @@ def label(trace: Trace, engines: Sequence[Engine]) -> Trace:
             if phase is not None:
                 phases[index] = phase
                 break
-    for index in np.unique(events.name[events.kind == Kind.PYTHON]).tolist():
+    for index in frames:
         if trace.names[index] == _COLLECT:
             phases[index] = GARBAGE
-    frames = [re.compile(engine.step_frame) for engine in engines if engine.step_frame is not None]
-    for index in np.unique(events.name[events.kind == Kind.PYTHON]).tolist():
-        if any(frame.search(trace.names[index]) for frame in frames):
+    patterns = [re.compile(engine.step_frame) for engine in engines if engine.step_frame is not None]
+    for index in frames:
+        if any(pattern.search(trace.names[index]) for pattern in patterns):
             # A frame marks a step and says nothing of its batch.
             labels[index] = StepLabel()
     return replace(
         trace,
         labels=labels,
         phases=phases,
-        micro_batches=_micro_batches(trace, engines),
-        handovers=_handovers(trace, engines),
+        micro_batches=_micro_batches(trace, used, engines),
+        handovers=_handovers(trace, used, engines),
     )
 
 
-def _micro_batches(trace: Trace, engines: Sequence[Engine]) -> dict[int, str]:
-    kinds = np.array((Kind.ANNOTATION, Kind.PYTHON), np.uint8)
-    used = np.unique(trace.events.name[np.isin(trace.events.kind, kinds)]).tolist()
+def _micro_batches(trace: Trace, used: Sequence[int], engines: Sequence[Engine]) -> dict[int, str]:
     for engine in engines:
         if engine.micro_batch is not None:
             pattern = re.compile(engine.micro_batch)
@@ -63,18 +62,27 @@ def _micro_batches(trace: Trace, engines: Sequence[Engine]) -> dict[int, str]:
     return {}
 
 
-def _handovers(trace: Trace, engines: Sequence[Engine]) -> dict[int, tuple[str, bool]]:
+def _handovers(trace: Trace, used: Sequence[int], engines: Sequence[Engine]) -> dict[int, tuple[str, bool]]:
     patterns = [
         (re.compile(pattern), (handover.link, sends))
         for engine in engines
         for handover in engine.handovers
         for pattern, sends in ((handover.waits, False), (handover.sends, True))
     ]
-    kinds = np.array((Kind.ANNOTATION, Kind.PYTHON), np.uint8)
     found = {}
-    for index in np.unique(trace.events.name[np.isin(trace.events.kind, kinds)]).tolist():
+    for index in used:
         for pattern, meaning in patterns:
             if pattern.search(trace.names[index]):
                 found[index] = meaning
                 break
     return found
+
+
+def _names(trace: Trace) -> tuple[list[int], list[int]]:
+    """The names that annotations and operators have, and those of Python frames, in order."""
+    marks = np.array((Kind.ANNOTATION, Kind.DEVICE_ANNOTATION, Kind.OPERATOR), np.uint8)
+    annotations, frames = np.zeros((2, len(trace.names)), bool)
+    for events in in_blocks(trace.events):
+        annotations[events.name[np.isin(events.kind, marks)]] = True
+        frames[events.name[events.kind == Kind.PYTHON]] = True
+    return np.flatnonzero(annotations).tolist(), np.flatnonzero(frames).tolist()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import entry_points
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from profiler.collectors import kubernetes, manifest, recognised
 from profiler.collectors.engines import ENGINES
@@ -39,14 +40,36 @@ FORMATS: Final[tuple[Format, ...]] = (
 
 def formats() -> tuple[Format, ...]:
     """Built-in formats, then those of the entry-point group ``profiler.formats``."""
-    return (*FORMATS, *(entry.load() for entry in entry_points(group="profiler.formats")))
+    return (*FORMATS, *_added("profiler.formats"))
 
 
 def engines() -> tuple[Engine, ...]:
     """Built-in engines, then those of the entry-point group ``profiler.engines``."""
-    return (*ENGINES, *(entry.load() for entry in entry_points(group="profiler.engines")))
+    return (*ENGINES, *_added("profiler.engines"))
 
 
 def relabelled(reading: Reading, known: Sequence[Engine]) -> Reading:
     """A reading from the cache with the engines' reading of its names restored."""
     return replace(reading, traces=tuple(label(trace, known) for trace in reading.traces))
+
+
+def _added(group: str) -> list[Any]:
+    """What other packages registered. The import system's own reader of entry points takes longer to load than a cached
+    trace takes to read, so it is asked only where a file on the path names the group (or the path holds an archive).
+    """
+    if not any(_may_name(Path(place or "."), group.encode()) for place in sys.path):
+        return []
+    from importlib.metadata import entry_points
+
+    return [entry.load() for entry in entry_points(group=group)]
+
+
+def _may_name(place: Path, group: bytes) -> bool:
+    try:
+        if not place.is_dir():
+            return place.is_file()
+        packages = [entry for entry in place.iterdir() if entry.name.endswith((".dist-info", ".egg-info"))]
+        declared = [entry / "entry_points.txt" for entry in packages]
+        return any(group in file.read_bytes() for file in declared if file.is_file())
+    except OSError:
+        return True

@@ -93,6 +93,11 @@ def _devices(inspection: Inspection, cut: list[str]) -> Markup:
             label = f"Roles, {device.layers} layers: {title}"
             shares = [s / busy for s in device.roles.values()]
             parts.append(_table(label, ["Role", "Time", "Of the busy time"], rows, cut, shares))
+        if device.captured:
+            rows = [[name, numbers.quantity(s, "s"), numbers.percent(s / busy)] for name, s in device.captured.items()]
+            shares = [s / busy for s in device.captured.values()]
+            label = f"Replayed work by the ranges that it was captured in: {title}"
+            parts.append(_table(label, ["Captured in", "Time", "Of the busy time"], rows, cut, shares))
     return Markup("").join(parts)
 
 

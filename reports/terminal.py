@@ -58,6 +58,11 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
         if device.roles:
             console.print(terminal_tables.roles(device))
             console.print(Text(f"  {device.layers} layers found in the order of the kernels", "dim"))
+        if device.captured:
+            most = _MANY if verbose else _MOST_FIGURES
+            console.print(terminal_tables.captured(device, most))
+            if len(device.captured) > most:
+                console.print(Text(f"  {wording.more(len(device.captured) - most)} ranges", "dim"))
     hidden = len(inspection.devices) - _FEW
     if hidden > 0 and not verbose:
         console.print(Text(f"  {wording.more(hidden)} devices", "dim"))

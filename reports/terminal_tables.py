@@ -173,6 +173,16 @@ def roles(item: InspectedDevice) -> Table:
     return table
 
 
+def captured(item: InspectedDevice, most: int) -> Table:
+    """The device's replayed work by the ranges that it was captured in."""
+    busy = item.busy_seconds or float("nan")
+    scale = numbers.scale_for("s", item.busy_seconds)
+    table = _table("captured in", f"time, {scale.unit}", "of the busy time")
+    for name, seconds in list(item.captured.items())[:most]:
+        table.add_row(*_texts([name, scale.plain(seconds), numbers.percent(seconds / busy)]))
+    return table
+
+
 def figures(every: Iterable[Figure], verbose: bool) -> Table:
     """One number a line, with what it rests on."""
     table = _table("figure", "value")

@@ -209,7 +209,7 @@ def held_by_schedule(part: Split) -> float:
 
 
 def launches_share(part: Split) -> float:
-    """Which share (0 to 1) of a change in what the device waits for the host is made by launches, not by the scheduler."""
+    """Which share (0 to 1) of a change in what the device waits for its host is made by launches, not by schedules."""
     late, between = _idle(part, "cuda_graph"), _idle(part, "scheduling")
     back, held = held_by_schedule(part), held_by_launches(part)
     launches, schedule = late * (1.0 - back) + between * held, between * (1.0 - held) + late * back

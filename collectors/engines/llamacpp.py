@@ -16,6 +16,7 @@ from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
 from profiler.model.extension import Endpoint, Engine, Knob, LogStep
 from profiler.model.live import Ask, Identity, Live, ProcessRole
+from profiler.model.metrics import RUNNING_CHANGE
 from profiler.model.steps import StepLabel
 
 METRICS: Final = {
@@ -44,6 +45,12 @@ _SLOTS: Final = re.compile(r"\bn_slots = (\d{1,9})\b")
 _CONTEXT: Final = re.compile(r"llama_context: n_ctx\s+= (\d{1,18})\s*$")
 _UBATCH: Final = re.compile(r"llama_context: n_ubatch\s+= (\d{1,18})\s*$")
 _REQUEST: Final = re.compile(r"prompt eval time =\s+[\d.]+ ms /\s+\d+ tokens")
+_EVALUATED: Final = re.compile(r"(prompt )?eval time =\s+(\d{1,12}(?:\.\d{1,9})?) ms /\s+(\d{1,18}) tokens")
+_PROMPT: Final = re.compile(r"new prompt, .*task\.n_tokens = (\d{1,18})")
+_CACHED: Final = re.compile(r"cached n_tokens = (\d{1,18}),")
+_STORE: Final = re.compile(
+    r"cache state: \d+ prompts, (\d{1,12}(?:\.\d{1,9})?) MiB \(limits: (\d{1,12}(?:\.\d{1,9})?) MiB"
+)
 
 
 def step_label(name: str) -> StepLabel | None:
@@ -67,6 +74,8 @@ def log_clock(line: str) -> float | None:
 
 def log_facts(line: str) -> Mapping[str, object]:
     """Build, slots and context in force, which the server may have shrunk to fit the device."""
+    if not any(word in line for word in ("n_slots", "llama_context", "build")):
+        return {}
     for pattern, key in ((_SLOTS, "max_num_seqs"), (_CONTEXT, "kv_tokens"), (_UBATCH, "token_budget")):
         match = pattern.search(line)
         if match is not None:
@@ -78,6 +87,27 @@ def log_facts(line: str) -> Mapping[str, object]:
 def log_event(line: str) -> str | None:
     """What else a line reports: request (its timings, printed when it ends)."""
     return "request" if "prompt eval time" in line and _REQUEST.search(line) else None
+
+
+def log_readings(line: str) -> Mapping[str, float]:
+    """Slots taken up and given back, each request's tokens and times, and how full the store of prompts is. It prints
+    nothing at regular intervals."""
+    if " | task " not in line and "cache state: " not in line:
+        return {}
+    if "| processing task" in line:
+        return {RUNNING_CHANGE: 1.0}
+    if "| stop processing" in line:
+        return {RUNNING_CHANGE: -1.0}
+    if (match := _EVALUATED.search(line)) is not None:
+        seconds, tokens = float(match[2]) / 1e3, float(match[3])
+        if match[1]:
+            return {"prefill_seconds": seconds, "computed_prompt_tokens": tokens}
+        return {"decode_seconds": seconds, "generation_tokens": tokens}
+    for pattern, concept in ((_PROMPT, "prompt_tokens"), (_CACHED, "cached_tokens")):
+        if (match := pattern.search(line)) is not None:
+            return {concept: float(match[1])}
+    match = _STORE.search(line)
+    return {} if match is None or not float(match[2]) else {"prompt_store_usage": float(match[1]) / float(match[2])}
 
 
 # ``/completion``, the server's own: unlike its OpenAI endpoints it counts tokens with every event.
@@ -142,6 +172,7 @@ ENGINE: Final = Engine(
     log_clock=log_clock,
     log_facts=log_facts,
     log_event=log_event,
+    log_readings=log_readings,
     every_step_logged=False,
     knobs=KNOBS,
     owner="llamacpp",

@@ -57,6 +57,7 @@ KNOBS: Final = (
 _CLOCK: Final = re.compile(r"\[?(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[,.](\d{1,6}))?")
 _FIELD: Final = re.compile(r"\b(\w+)=('[^']{0,200}'|\"[^\"]{0,200}\"|[^,()\s]{1,80})")
 _INTERVAL: Final = re.compile(r"Avg thr \(in/out\): [\d.]+ / [\d.]+ tokens/s, (?:Server|API server) \(")
+_GAUGES: Final = re.compile(r"Engine \(running/waiting\): (\d{1,18}) / (\d{1,18}), KV cache: (\d{1,3}(?:\.\d{1,9})?)%")
 _BACKEND: Final = re.compile(r"(?:updated|input) backend(?:=\w+, backend)?_config=")
 _EVENTS: Final = (
     ("interval", _INTERVAL),
@@ -95,6 +96,14 @@ def log_event(line: str) -> str | None:
     return next((kind for kind, pattern in _EVENTS if pattern.search(line)), None)
 
 
+def log_readings(line: str) -> Mapping[str, float]:
+    """Gauges of the line of every ten seconds."""
+    match = _GAUGES.search(line) if "Avg thr (in/out)" in line else None
+    if match is None:
+        return {}
+    return {"running_requests": float(match[1]), "waiting_requests": float(match[2]), "kv_usage": float(match[3]) / 100}
+
+
 def identify(ask: Ask) -> Identity | None:
     """By the owner that ``/v1/models`` names. It has no address for its version."""
     models = ask("/v1/models").fields.get("data")
@@ -127,6 +136,7 @@ ENGINE: Final = Engine(
     log_clock=log_clock,
     log_facts=log_facts,
     log_event=log_event,
+    log_readings=log_readings,
     every_step_logged=False,
     knobs=KNOBS,
     owner="lmdeploy",

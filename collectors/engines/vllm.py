@@ -165,6 +165,10 @@ _EVENTS: Final = (
     ("compile", re.compile(r"torch\.compile takes|Dynamo bytecode transform time|saved AOT compiled function")),
     ("interval", re.compile(r"Avg prompt throughput: [\d.]+ tokens/s, Avg generation throughput:")),
 )
+_GAUGES: Final = re.compile(
+    r"Running: (\d{1,18}) reqs, (?:Swapped: \d+ reqs, )?(?:Waiting|Pending): (\d{1,18}) reqs, "
+    r"(?:GPU )?KV cache usage: (\d{1,3}(?:\.\d{1,9})?)%"
+)
 # config/compilation.py, CUDAGraphMode: the JSON answer holds the values, a pair being (decode, mixed).
 _GRAPH_MODES: Final = {
     "0": "NONE",
@@ -303,6 +307,14 @@ def log_amount(line: str) -> tuple[str, float] | None:
 def log_event(line: str) -> str | None:
     """What else a line reports; "interval" is the throughput line of every ten seconds."""
     return next((kind for kind, pattern in _EVENTS if pattern.search(line)), None)
+
+
+def log_readings(line: str) -> Mapping[str, float]:
+    """Gauges of the line of every ten seconds."""
+    match = _GAUGES.search(line) if "Avg prompt throughput" in line else None
+    if match is None:
+        return {}
+    return {"running_requests": float(match[1]), "waiting_requests": float(match[2]), "kv_usage": float(match[3]) / 100}
 
 
 def server_info(answer: Mapping[str, object]) -> Mapping[str, object]:
@@ -453,6 +465,7 @@ ENGINE: Final = Engine(
     log_amount=log_amount,
     handovers=HANDOVERS,
     micro_batch=r"gpu_ubatch_wrapper\.py\(\d+\): _ubatch_thread$",
+    log_readings=log_readings,
     every_step_logged=True,
     trace_keys={"vllm_version": "engine.version"},
     # "<prefix>_dp0_pp0_tp0_dcp0_ep0_rank0.<ns>.pt.trace.json.gz" since 0.17; "<instance>-rank-0" from 0.11.2.

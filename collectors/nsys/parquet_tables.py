@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from profiler.collectors.database import MISSING, code_texts
+from profiler.collectors.database import BATCH, MISSING, Take
 from profiler.model.requests import Ints
 
 DAMAGED: Final = (pl.exceptions.PolarsError, OSError)
@@ -46,9 +45,20 @@ class ParquetTables:
             return [""] * self._count(table)
         return pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.String).fill_null("").to_list()
 
-    def coded(self, table: str, column: str) -> tuple[NDArray[np.int32], list[str]]:
-        """A text column as indexes into its different texts, MISSING where it is empty or has no value."""
-        return code_texts(self.texts(table, column))
+    def each(self, table: str, wanted: Sequence[str], take: Take, text: str = "") -> None:
+        """See ``Tables.each``; a whole table is held, and its events are copied out of it batch by batch."""
+        columns = self.integers(table, wanted)
+        known: dict[str, int] = {}
+        texts: list[str] = []
+        words = self.texts(table, text) if text in self.columns(table) else None
+        for at in range(0, self._count(table), BATCH):
+            part = {name: column[at : at + BATCH] for name, column in columns.items()}
+            codes = np.full(len(next(iter(part.values()))), MISSING, np.int32)
+            if words is not None:
+                new = words[at : at + BATCH]
+                codes[:] = [known.setdefault(word, len(known)) if word else MISSING for word in new]
+                texts.extend(list(known)[len(texts) :])
+            take(part, codes, texts)
 
     def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
         """(key, value) texts of a table; none where it or a column is missing."""

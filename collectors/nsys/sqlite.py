@@ -7,13 +7,14 @@ from the session's start. Process and thread are packed into one number: hardwar
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from profiler.collectors.database import MAGIC, MISSING, Tables, opened
+from profiler.collectors.nsys.graph_nodes import GraphNodes
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -22,6 +23,7 @@ from profiler.model.problem import Problem
 from profiler.model.requests import Ints
 from profiler.model.run import Reading
 from profiler.model.trace import NO_ID, DeviceInfo, EventTable, Kind, Trace
+from profiler.store.growing import GrowingEvents
 
 THREAD_BITS: Final = 0xFFFFFF
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -42,7 +44,7 @@ class NsysSqlite:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_sqlite"
-    version = 2
+    version = 3
 
     def sniff(self, head: bytes, name: str) -> float:
         """A SQLite file whose schema names Nsight's tables (the schema's text lies in the first pages)."""
@@ -70,32 +72,35 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
     """One trace a process with device work, from an export's tables however they are stored."""
     problems: list[Problem] = []
     strings = _Strings(database)
-    tables = [
-        _device_events(database, KERNELS, Kind.KERNEL, strings.kernel_names, problems, name),
-        _device_events(database, COPIES, Kind.MEMCPY, strings.copy_names, problems, name),
-        _device_events(database, FILLS, Kind.MEMSET, strings.fill_names, problems, name),
-        _device_events(database, GRAPHS, Kind.KERNEL, strings.graph_names, problems, name),
-        _host_events(database, CALLS, Kind.LAUNCH, strings.call_names, problems, name),
-        _host_events(database, RANGES, Kind.ANNOTATION, strings.range_names, problems, name),
-    ]
-    _check_graphs(database, tables[3], problems, name)
-    events = [table for table in tables if len(table[0])]
-    if not any(len(table[0]) for table in tables[:4]):
+    events = _Collected(strings)
+    for table, kind, named in (
+        (KERNELS, Kind.KERNEL, strings.kernel_names),
+        (COPIES, Kind.MEMCPY, strings.copy_names),
+        (FILLS, Kind.MEMSET, strings.fill_names),
+        (GRAPHS, Kind.KERNEL, strings.graph_names),
+    ):
+        replays = _device_events(database, table, kind, named, events, problems, name)
+    working = sorted(events.of)
+    for table, kind, named in (
+        (CALLS, Kind.LAUNCH, strings.call_names),
+        (RANGES, Kind.ANNOTATION, strings.range_names),
+    ):
+        _host_events(database, table, kind, named, events, problems, name)
+    _check_graphs(database, replays, problems, name)
+    if not working:
         detail = "no GPU activity in this capture (a client or another process was profiled?): this is not an idle GPU"
         problems.append(Problem(name, "warning", detail))
     _lost(database, problems, name)
-    used = np.unique(np.concatenate([table.name for table, _ in events])) if events else np.zeros(0, np.int32)
-    names = strings.names(used)
+    names = strings.names(events.used)
     started = database.integers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     base = int(started[0]) if len(started) and started[0] > 0 else 0
     devices = _Devices(database)
+    nodes = GraphNodes(database)
     metadata = _metadata(database)
     traces = []
-    owners, working = _different(mine for _, mine in events), _different(mine for _, mine in tables[:4])
-    for rank, owner in enumerate(working.tolist() or owners.tolist()[:1]):
-        chosen = [(table, mine == owner) for table, mine in events]
+    for rank, owner in enumerate(working or sorted(events.of)[:1]):
         pid = (owner >> 24) & THREAD_BITS
-        joined = _joined([_part(table, rows) for table, rows in chosen if rows.any()])
+        joined = events.of[owner].table()
         trace = Trace(
             path=name if len(working) <= 1 else f"{name} (pid {pid})",
             events=joined,
@@ -106,6 +111,7 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
             rank=rank if len(working) > 1 else None,
             devices=devices.of(pid),
             metadata=metadata,
+            captured=nodes.captured(joined, owner, strings.threads_seen, problems, name),
         )
         traces.append(label(trace, engines))
     facts: dict[str, Fact[object]] = {}
@@ -115,25 +121,22 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
     return Reading(traces=tuple(traces), facts=facts, problems=tuple(problems))
 
 
-_Events = tuple[EventTable, Ints]
+class _Collected:
+    """Events by the process that they belong to, and which names they have."""
 
+    def __init__(self, strings: _Strings) -> None:
+        self.of: dict[int, GrowingEvents] = {}
+        self.used = np.zeros(0, bool)
+        self._strings = strings
 
-def _different(owners: Iterable[Ints]) -> Ints:
-    found: Ints = np.unique(np.concatenate([np.zeros(0, np.int64), *(np.unique(mine) for mine in owners)]))
-    return found
-
-
-def _part(table: EventTable, rows: NDArray[np.bool_]) -> EventTable:
-    """These rows; the table itself, and no copy of it, where they are all."""
-    return table if rows.all() else table.select(rows)
-
-
-def _joined(parts: Sequence[EventTable]) -> EventTable:
-    if len(parts) == 1:
-        return parts[0]
-    return EventTable(
-        **{f: np.concatenate([getattr(part, f) for part in parts]) for f in EventTable.__dataclass_fields__}
-    )
+    def add(self, events: EventTable, owners: Ints, *, only: Container[int] | None = None) -> None:
+        """Append events to those of their owners; with ``only`` to these owners' alone."""
+        self.used = np.pad(self.used, (0, self._strings.count - len(self.used)))
+        self.used[events.name] = True
+        for owner in np.unique(owners).tolist():
+            if only is None or owner in only:
+                rows = owners == owner
+                self.of.setdefault(owner, GrowingEvents()).append(events, None if rows.all() else rows)
 
 
 def _timed(start: Ints, end: Ints) -> NDArray[np.bool_]:
@@ -149,60 +152,94 @@ def _left_out(rows: int, table: str, problems: list[Problem], path: str) -> None
 
 
 def _device_events(
-    database: Tables, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
-) -> _Events:
-    columns = database.integers(table, (*_DEVICE_COLUMNS, "bytes", *names.columns))
-    # Where start and end are 0 the device gave no time stamp; it must not set the start of the trace.
-    timed = _timed(columns["start"], columns["end"]) & ~((columns["start"] == 0) & (columns["end"] == 0))
-    _left_out(int((~timed).sum()), table, problems, path)
-    node = np.where(columns["graphNodeId"] > 0, columns["graphNodeId"], NO_ID)
-    events = EventTable(
-        kind=np.full(len(timed), kind, np.uint8),
-        name=names.read(columns),
-        start=columns["start"],
-        duration=columns["end"] - columns["start"],
-        process=np.zeros(len(timed), np.int32),
-        thread=np.zeros(len(timed), np.int32),
-        correlation=columns["correlationId"],
-        device=columns["deviceId"].astype(np.int32),
-        stream=columns["streamId"].astype(np.int32),
-        size=columns["bytes"],
-        graph_node=node,
-    )
-    return _part(events, timed), np.maximum(columns["globalPid"][timed], 0)
+    database: Tables,
+    table: str,
+    kind: Kind,
+    names: NameReader,
+    collected: _Collected,
+    problems: list[Problem],
+    path: str,
+) -> int:
+    """Collect a table's events; returns how many there are."""
+    found = left_out = 0
+
+    def take(columns: Mapping[str, Ints], codes: NDArray[np.int32], texts: list[str]) -> None:
+        nonlocal found, left_out
+        # Where start and end are 0 the device gave no time stamp; it must not set the start of the trace.
+        timed = _timed(columns["start"], columns["end"]) & ~((columns["start"] == 0) & (columns["end"] == 0))
+        left_out += int((~timed).sum())
+        found += int(timed.sum())
+        rows = columns if timed.all() else {key: value[timed] for key, value in columns.items()}
+        nothing = np.zeros(len(rows["start"]), np.int32)
+        events = EventTable(
+            kind=np.full(len(nothing), kind, np.uint8),
+            name=names.read(rows),
+            start=rows["start"],
+            duration=rows["end"] - rows["start"],
+            process=nothing,
+            thread=nothing,
+            correlation=rows["correlationId"],
+            device=rows["deviceId"].astype(np.int32),
+            stream=rows["streamId"].astype(np.int32),
+            size=rows["bytes"],
+            graph_node=np.where(rows["graphNodeId"] > 0, rows["graphNodeId"], NO_ID),
+        )
+        collected.add(events, np.maximum(rows["globalPid"], 0))
+
+    database.each(table, (*_DEVICE_COLUMNS, "bytes", *names.columns), take)
+    _left_out(left_out, table, problems, path)
+    return found
 
 
 def _host_events(
-    database: Tables, table: str, kind: Kind, names: NameReader, problems: list[Problem], path: str
-) -> _Events:
-    columns = database.integers(table, ("start", "end", "globalTid", "correlationId", "eventType", *names.columns))
-    chosen = np.ones(len(columns["start"]), bool)
-    if kind == Kind.ANNOTATION:
-        chosen &= np.isin(columns["eventType"], RANGE_TYPES)
-        open_ended = chosen & (columns["end"] == MISSING)
-        if open_ended.any():
-            detail = f"{int(open_ended.sum()):,} NVTX ranges never end in the capture and were left out"
-            problems.append(Problem(path, "info", detail, count=int(open_ended.sum())))
-        chosen &= ~open_ended
-    timed = _timed(columns["start"], columns["end"])
-    _left_out(int((chosen & ~timed).sum()), table, problems, path)
-    chosen &= timed
-    rows = columns if chosen.all() else {key: value[chosen] for key, value in columns.items()}
-    none = np.full(len(rows["start"]), NO_ID, np.int64)
-    events = EventTable(
-        kind=np.full(len(none), kind, np.uint8),
-        name=names.read(rows, chosen),
-        start=rows["start"],
-        duration=rows["end"] - rows["start"],
-        process=np.zeros(len(none), np.int32),
-        thread=names.strings.thread_codes(rows["globalTid"]),
-        correlation=rows["correlationId"],
-        device=none.astype(np.int32),
-        stream=none.astype(np.int32),
-        size=none,
-        graph_node=none,
-    )
-    return events, np.maximum(rows["globalTid"], 0) & ~np.int64(THREAD_BITS)
+    database: Tables,
+    table: str,
+    kind: Kind,
+    names: NameReader,
+    collected: _Collected,
+    problems: list[Problem],
+    path: str,
+) -> None:
+    """Collect a table's events of the processes with device work; of all of them where none has any."""
+    working = frozenset(collected.of) or None
+    open_ended = left_out = 0
+
+    def take(columns: Mapping[str, Ints], codes: NDArray[np.int32], texts: list[str]) -> None:
+        nonlocal open_ended, left_out
+        chosen = np.ones(len(columns["start"]), bool)
+        if kind == Kind.ANNOTATION:
+            chosen &= np.isin(columns["eventType"], RANGE_TYPES)
+            unfinished = chosen & (columns["end"] == MISSING)
+            open_ended += int(unfinished.sum())
+            chosen &= ~unfinished
+        timed = _timed(columns["start"], columns["end"])
+        left_out += int((chosen & ~timed).sum())
+        chosen &= timed
+        inline = names.strings.inline_codes(codes, texts)[chosen]
+        rows = columns if chosen.all() else {key: value[chosen] for key, value in columns.items()}
+        none = np.full(len(rows["start"]), NO_ID, np.int64)
+        events = EventTable(
+            kind=np.full(len(none), kind, np.uint8),
+            name=np.where(inline >= 0, inline, names.read(rows)).astype(np.int32),
+            start=rows["start"],
+            duration=rows["end"] - rows["start"],
+            process=np.zeros(len(none), np.int32),
+            thread=names.strings.thread_codes(rows["globalTid"]),
+            correlation=rows["correlationId"],
+            device=none.astype(np.int32),
+            stream=none.astype(np.int32),
+            size=none,
+            graph_node=none,
+        )
+        collected.add(events, np.maximum(rows["globalTid"], 0) & ~np.int64(THREAD_BITS), only=working)
+
+    # Most captures write the text of a range in its row; registered strings are the reverse.
+    text = "text" if kind == Kind.ANNOTATION else ""
+    database.each(table, ("start", "end", "globalTid", "correlationId", "eventType", *names.columns), take, text)
+    if open_ended:
+        detail = f"{open_ended:,} NVTX ranges never end in the capture and were left out"
+        problems.append(Problem(path, "info", detail, count=open_ended))
+    _left_out(left_out, table, problems, path)
 
 
 class NameReader:
@@ -211,13 +248,14 @@ class NameReader:
     def __init__(
         self, strings: _Strings, columns: tuple[str, ...], fixed: Mapping[int, str] | str | None = None
     ) -> None:
-        self.strings, self.columns, self._fixed = strings, columns, fixed
+        self.strings, self.columns = strings, columns
+        self._fixed = strings.code(fixed) if isinstance(fixed, str) else fixed
 
-    def read(self, columns: Mapping[str, Ints], chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
-        """Codes of the rows' names. ``chosen`` are the table's rows that ``columns`` holds, where it is a part."""
+    def read(self, columns: Mapping[str, Ints]) -> NDArray[np.int32]:
+        """Codes of the rows' names."""
         rows = len(columns["start"])
-        if isinstance(self._fixed, str):
-            return np.full(rows, self.strings.code(self._fixed), np.int32)
+        if isinstance(self._fixed, int):
+            return np.full(rows, self._fixed, np.int32)
         if self._fixed is not None:
             kinds, position = np.unique(columns[self.columns[0]], return_inverse=True)
             copies = [self.strings.code(f"[CUDA memcpy {self._fixed.get(k, 'Unknown')}]") for k in kinds.tolist()]
@@ -225,12 +263,7 @@ class NameReader:
         ids = np.full(rows, MISSING, np.int64)
         for column in reversed(self.columns):
             ids = np.where(columns[column] >= 0, columns[column], ids)
-        codes = self.strings.codes_of(ids)
-        if self is self.strings.range_names and chosen is not None:
-            # Most captures write the text of a range in its row; registered strings are the reverse.
-            inline = self.strings.inline_codes()[chosen]
-            codes = np.where(inline >= 0, inline, codes).astype(np.int32)
-        return codes
+        return self.strings.codes_of(ids)
 
 
 class _Strings:
@@ -243,8 +276,9 @@ class _Strings:
         order = np.argsort(ids, kind="stable")
         self._ids = ids[order]
         self._codes: dict[str, int] = {"": 0}
+        self._inline = np.full(1, MISSING, np.int64)
         self._of_id = np.array([self.code(_plain(values[i])) for i in order.tolist()] or [0], np.int32)
-        self._threads: dict[int, int] = {0: 0}
+        self.threads_seen: dict[int, int] = {0: 0}
         names = database.integers("ThreadNames", ("nameId", "globalTid"))
         self._thread_names = dict(
             zip(names["globalTid"].tolist(), self.codes_of(names["nameId"]).tolist(), strict=True)
@@ -261,6 +295,11 @@ class _Strings:
         self.call_names = NameReader(self, ("nameId",))
         self.range_names = NameReader(self, ("textId",))
 
+    @property
+    def count(self) -> int:
+        """Codes given out so far."""
+        return len(self._codes)
+
     def code(self, text: str) -> int:
         return self._codes.setdefault(text, len(self._codes))
 
@@ -270,25 +309,28 @@ class _Strings:
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return np.where(self._ids[at] == ids, self._of_id[at], 0).astype(np.int32)
 
-    def inline_codes(self) -> Ints:
-        """Code of the text in each row of the NVTX table, -1 where it has none."""
-        codes, texts = self._database.coded(RANGES, "text")
-        own = np.array([*(self.code(text) for text in texts), MISSING], np.int64)
-        return own[codes]
+    def inline_codes(self, codes: NDArray[np.int32], texts: Sequence[str]) -> Ints:
+        """Codes of texts that stand in a table's rows; ``texts`` grows from call to call."""
+        new = [self.code(text) for text in texts[len(self._inline) - 1 :]]
+        if new:
+            self._inline = np.array([*self._inline[:-1], *new, MISSING], np.int64)
+        return self._inline[codes]
 
     def thread_codes(self, global_tid: Ints) -> NDArray[np.int32]:
         found, position = np.unique(global_tid, return_inverse=True)
-        codes = [self._threads.setdefault(tid, len(self._threads)) for tid in found.tolist()]
+        codes = [self.threads_seen.setdefault(tid, len(self.threads_seen)) for tid in found.tolist()]
         return np.array(codes or [0], np.int32)[position]
 
-    def names(self, used: NDArray[np.int32]) -> tuple[str, ...]:
+    def names(self, used: NDArray[np.bool_]) -> tuple[str, ...]:
         """Every code's text; those that no event has are left empty, as captures register the environment too."""
-        kept = set(used.tolist())
-        return tuple(text if code in kept else "" for text, code in self._codes.items())
+        kept = np.pad(used, (0, self.count - len(used))).tolist()
+        return tuple(text if have else "" for text, have in zip(self._codes, kept, strict=True))
 
     def threads(self) -> tuple[str, ...]:
         names = tuple(self._codes)
-        return tuple(f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self._threads)
+        return tuple(
+            f"{tid & THREAD_BITS} {names[self._thread_names.get(tid, 0)]}".strip() for tid in self.threads_seen
+        )
 
 
 def _plain(name: str) -> str:
@@ -297,9 +339,8 @@ def _plain(name: str) -> str:
     return head if mark and version.isdigit() and len(version) >= 4 else name
 
 
-def _check_graphs(database: Tables, graphs: _Events, problems: list[Problem], name: str) -> None:
+def _check_graphs(database: Tables, count: int, problems: list[Problem], name: str) -> None:
     mode = dict(database.pairs("META_DATA_CAPTURE", "name", "value")).get("CUDA_GRAPH_TRACE_OPTIONS:MODE", "")
-    count = len(graphs[0])
     if count:
         detail = (
             f"{count:,} CUDA Graph replays were captured as one row each: the kernels inside them are not known, so no "

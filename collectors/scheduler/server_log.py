@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Final
 
+import numpy as np
+
 from profiler.collectors.engines import ENGINES
 from profiler.model.extension import Engine, LogStep, Source
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
-from profiler.model.steps import Amount, EngineLog, StepTable
+from profiler.model.steps import Amount, EngineLog, Readings, StepTable
 
 LONGEST_LINE: Final = 1 << 20
 # After so many bytes without the end of a line the file is no log.
@@ -33,10 +35,12 @@ class _Collected:
     facts: dict[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     events: Counter[str] = field(default_factory=Counter[str])
     amounts: dict[str, Amount] = field(default_factory=dict[str, Amount])
+    readings: dict[str, list[tuple[float, float]]] = field(default_factory=dict[str, list[tuple[float, float]]])
     clock: float = float("nan")
     years: float = 0.0
 
-    def line(self, text: str, number: int, path: str) -> None:
+    def line(self, text: str, number: int, path: str) -> bool:
+        """Take a line; returns whether it is one of a step."""
         engine = self.engine
         stamp = engine.log_clock(text)
         if stamp is not None:
@@ -57,16 +61,20 @@ class _Collected:
                 clock, before = self.rows[-1]
                 self.rows[-1] = clock, replace(before, device_seconds=step.previous_device_seconds)
             self.rows.append((self.clock, step))
-            return
+            return True
         facts = engine.log_facts(text)
         for key, value in facts.items():
             self.facts[key] = Fact(value, f"{path}: line {number}", inferred=False)
         event = engine.log_event(text)
         if event is not None:
             self.events[event] += 1
+        if engine.log_readings is not None:
+            for concept, value in engine.log_readings(text).items():
+                self.readings.setdefault(concept, []).append((self.clock, value))
         # An error line alone could be anyone's: it is counted and proves nothing.
         if facts or event not in (None, "error"):
             self.matched += 1
+        return False
 
 
 class ServerLog:
@@ -94,6 +102,8 @@ class ServerLog:
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """Steps, settings and events of the engine that most lines belong to."""
         collected = [_Collected(engine) for engine in engines]
+        # The engine of the last step comes first: most lines are its, and a step of one engine is none of another.
+        order = list(collected)
         long_lines = number = 0
         with source.open() as stream:
             for number, raw, whole in _lines(stream):
@@ -102,8 +112,11 @@ class ServerLog:
                 # A progress bar ends in a carriage return and the next message follows on the same line.
                 for part in text.split("\r") if "\r" in text else (text,):
                     if part:
-                        for one in collected:
-                            one.line(part, number, source.name)
+                        for one in order:
+                            if one.line(part, number, source.name):
+                                order.remove(one)
+                                order.insert(0, one)
+                                break
             endless = bool(stream.read(1))
         problems: list[Problem] = []
         if source.broken:
@@ -136,6 +149,7 @@ class ServerLog:
             settings=settings,
             events=dict(found.events),
             amounts=dict(found.amounts),
+            readings={concept: Readings(*np.array(rows).T) for concept, rows in found.readings.items()},
         )
         return Reading(logs=(log,), facts=facts | found.facts, problems=tuple(problems))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from profiler.collectors.torch_trace.messages import Found, is_message, message_
 from profiler.collectors.torch_trace.scan import Scanned
 from profiler.model.requests import Ints
 from profiler.model.trace import NO_ID, EventTable, Kind
+from profiler.store.growing import GrowingEvents
 
 # Kineto's categories, old spellings included; what is missing ends in _runtime or _driver, or is OTHER.
 CATEGORIES: Final = {
@@ -36,8 +37,6 @@ CATEGORIES: Final = {
 ON_DEVICE: Final = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.DEVICE_ANNOTATION)
 # A duration above a week is a corrupted timestamp (pytorch/kineto reports "236 years").
 LONGEST_NS: Final = 7 * 86_400 * 1_000_000_000
-# Rows that the columns grow by.
-GROWTH: Final = 1 << 18
 # Timestamps above this many microseconds (2001) are absolute, even where the file states a base.
 ABSOLUTE_US: Final = 1e15
 
@@ -54,8 +53,7 @@ class Columns:
         self.thread_labels: dict[tuple[str, str], str] = {}
         self.phases: Counter[str] = Counter()
         self.messages: list[Found] = []
-        self._columns: dict[str, NDArray[Any]] = {}
-        self._rows = 0
+        self._events = GrowingEvents()
         self._kinds: dict[str, int] = {}
 
     def add(self, events: Sequence[Event], times: Sequence[Times] | None, offset: int) -> None:
@@ -130,28 +128,19 @@ class Columns:
             if len(missing):
                 column[missing] = _ids([titles[i] for i in lane[missing].tolist()], NO_ID)
         sound = self._sound(table, bad, offset)
-        whole = bool(sound.all())
-        first, self._rows = self._rows, self._rows + int(sound.sum())
+        first = len(self._events)
         place = np.cumsum(sound) - 1 if messages else sound
         for row, event in messages:
             message = None if event.args is None or not sound[row] else message_of(event.name, event.args)
             if message is not None:
                 self.messages.append((first + int(place[row]), message))
-        for field in EventTable.__dataclass_fields__:
-            part = getattr(table, field)
-            column = self._columns.setdefault(field, np.empty(0, part.dtype))
-            if len(column) < self._rows:
-                # Large columns grow where they lie: they are never held twice, and no holes are left between parts.
-                column.resize(self._rows + GROWTH, refcheck=False)
-            column[first : self._rows] = part if whole else part[sound]
+        self._events.append(table, None if sound.all() else sound)
 
     def table(self) -> EventTable:
-        """All events in file order; nothing can be added afterwards."""
-        if not self._columns:
+        """All events in file order, read-only; nothing can be added afterwards."""
+        if not self._events:
             self.add([], None, 0)
-        for column in self._columns.values():
-            column.resize(self._rows, refcheck=False)
-        return EventTable(**self._columns)
+        return self._events.table()
 
     def process_titles(self) -> tuple[str, ...]:
         """Each process's id with its name and labels, as the trace's metadata gives them."""

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-import numpy as np
-
 from profiler.collectors.torch_trace.chunks import Piece, array_ends, pieces
 from profiler.collectors.torch_trace.columns import ABSOLUTE_US, Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail, frame
@@ -23,6 +21,7 @@ from profiler.model.fact import Fact
 from profiler.model.problem import Problem, Severity
 from profiler.model.run import Reading
 from profiler.model.trace import DeviceInfo, Kind, Trace
+from profiler.store.growing import in_blocks
 
 _KINETO: Final = re.compile(
     rb'"(?:deviceProperties|schemaVersion|baseTimeNanoseconds|distributedInfo)"\s*:'
@@ -138,7 +137,8 @@ def _trace(name: str, columns: Columns, keys: Mapping[str, object]) -> Trace:
     base = keys.get("baseTimeNanoseconds")
     stated = base if isinstance(base, int) else 0
     # With a stated base the stamps are relative; some writers state one and still write absolute stamps.
-    absolute = len(events) > 0 and float(np.median(events.start)) > ABSOLUTE_US * 1e3
+    late = sum(int((block.start > ABSOLUTE_US * 1e3).sum()) for block in in_blocks(events))
+    absolute = 2 * late > len(events)
     distributed = keys.get("distributedInfo")
     info: Mapping[str, object] = distributed if isinstance(distributed, dict) else {}
     rank = _integer(info.get("rank"))
@@ -211,7 +211,7 @@ def _problems(source: Source, damage: Damage, columns: Columns, trace: Trace) ->
     kinds = trace.events.kind
     if len(kinds) == 0:
         found.append(Problem(source.name, "error", "no complete event was found in the trace"))
-    elif not np.any(kinds <= Kind.MEMSET):
+    elif kinds.min() > Kind.MEMSET:
         detail = "no GPU activity was captured: this says nothing about whether a GPU was idle"
         found.append(Problem(source.name, "info", detail))
     return found

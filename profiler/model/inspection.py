@@ -49,7 +49,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One device of one trace. ``kernel_seconds`` is the sum of the kernels' durations, ``busy_seconds`` the union of
     all device work, ``categories`` splits the busy time and ``idle`` the rest of the window, so that both together add
-    up to ``window_seconds``. ``roles`` splits the busy time by place in the model (empty: no attention recognised)."""
+    up to ``window_seconds``. ``roles`` splits the busy time by place in the model (empty: no attention recognised);
+    ``captured`` are seconds of replayed work by the ranges that it was captured in (empty: the trace does not say)."""
 
     device: str
     trace: str
@@ -63,6 +64,7 @@ class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     roles: dict[str, float]
     layers: int | None
     unclassified_share: float | None
+    captured: dict[str, float] = {}
 
 
 class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-# accepted_length: tokens that a verification brings a sequence, its own included; below 1 nothing was drafted.
-GAUGES: Final = frozenset({"running_requests", "waiting_requests", "kv_usage", "accepted_length"})
+GAUGES: Final = frozenset(
+    {
+        "running_requests",
+        "waiting_requests",
+        "kv_usage",
+        "accepted_length",  # tokens that a verification brings a sequence with its own; below 1: nothing drafted
+        "prompt_store_usage",  # 0..1, of the host memory that finished prompts are kept in
+    }
+)
+# In logs: +1 where a request is taken up, -1 where it ends.
+RUNNING_CHANGE: Final = "running_change"
 COUNTERS: Final = frozenset(
     {
         "prompt_tokens",  # prompt tokens of admitted requests, cached ones included

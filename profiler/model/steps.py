@@ -117,6 +117,7 @@ class EngineLog:
     ``every_step`` is True where the log prints one line a step (vLLM's iteration lines); False where decode steps are
     sampled (SGLang's batch lines). ``events`` counts log lines by kind: preemption, graph_capture, compile, error.
     ``amounts`` are numbers that lines state: accepted_length (tokens of a verification), gc_seconds (a collection's).
+    ``readings`` are what other lines state, by a concept of ``profiler.model.metrics``.
     """
 
     path: str
@@ -126,3 +127,13 @@ class EngineLog:
     settings: Mapping[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     events: Mapping[str, int] = field(default_factory=dict[str, int])
     amounts: Mapping[str, Amount] = field(default_factory=dict[str, Amount])
+    readings: Mapping[str, Readings] = field(default_factory=dict[str, "Readings"])
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What lines of a log state of one concept, in the log's order: ``clock`` as in StepTable, ``value`` of a gauge at
+    that moment, of a counter or a histogram what the line adds."""
+
+    clock: Floats
+    value: Floats

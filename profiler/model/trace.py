@@ -67,6 +67,9 @@ class EventTable:
 
     def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.int64]) -> EventTable:
         """The same columns for the chosen rows."""
+        if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
+            # Where few are chosen, which is usual, finding them once is quicker than once a column.
+            rows = np.flatnonzero(rows)
         return EventTable(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     def names_used(self) -> Ints:
@@ -75,7 +78,13 @@ class EventTable:
 
     def of(self, *kinds: Kind) -> EventTable:
         """The events of these kinds, in the table's order."""
-        return self.select(np.isin(self.kind, np.array(kinds, np.uint8)))
+        return self.select(self.are(*kinds))
+
+    def are(self, *kinds: Kind) -> NDArray[np.bool_]:
+        """Which events are of these kinds."""
+        wanted = np.zeros(256, bool)
+        wanted[list(kinds)] = True
+        return wanted[self.kind]
 
 
 @dataclass(frozen=True)
@@ -141,3 +150,4 @@ class Trace:
     micro_batches: Mapping[int, str] = field(default_factory=dict[int, str])
     handovers: Mapping[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
     messages: Mapping[int, Message] = field(default_factory=dict[int, Message])
+    captured: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])

@@ -39,6 +39,7 @@ class _Sidecar(msgspec.Struct, frozen=True):
     messages: dict[int, Message]
     facts: dict[str, tuple[str, str, bool]]
     problems: tuple[Problem, ...]
+    captured: dict[int, tuple[int, ...]]
 
 
 class Cache:
@@ -63,7 +64,7 @@ class Cache:
             return None
         trace = Trace(
             kept.path, events, kept.names, kept.processes, kept.threads, kept.base, kept.rank,
-            kept.world_size, kept.devices, kept.metadata, messages=kept.messages,
+            kept.world_size, kept.devices, kept.metadata, messages=kept.messages, captured=kept.captured,
         )  # fmt: skip
         facts: dict[str, Fact[object]] = {key: Fact(*fact) for key, fact in kept.facts.items()}
         return Reading(traces=(trace,), facts=facts, problems=kept.problems)
@@ -77,7 +78,7 @@ class Cache:
         facts = {key: (str(f.value), f.source, f.inferred) for key, f in reading.facts.items()}
         kept = _Sidecar(
             trace.path, trace.names, trace.processes, trace.threads, trace.base, trace.rank, trace.world_size,
-            trace.devices, dict(trace.metadata), dict(trace.messages), facts, reading.problems,
+            trace.devices, dict(trace.metadata), dict(trace.messages), facts, reading.problems, dict(trace.captured),
         )  # fmt: skip
         table = self._table(path, reader, version)
         try:

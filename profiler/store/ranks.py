@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from profiler.model.problem import Problem
 from profiler.model.trace import Trace
+from profiler.store.growing import in_blocks
 
 NO_COMPARISON = "ranks are not compared with each other"
 
@@ -24,7 +25,8 @@ def rank_problems(traces: Sequence[Trace]) -> tuple[Problem, ...]:
 
 def _window(trace: Trace) -> tuple[int, int]:
     """First start and last end, nanoseconds since the epoch."""
-    return trace.base + int(trace.events.start.min()), trace.base + int(trace.events.end.max())
+    bounds = [(int(events.start.min()), int(events.end.max())) for events in in_blocks(trace.events)]
+    return trace.base + min(start for start, _ in bounds), trace.base + max(end for _, end in bounds)
 
 
 def _absolute(trace: Trace) -> bool:

@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profiler.collectors.engines import ENGINES
-from profiler.collectors.torch_trace import columns, reader
+from profiler.collectors.torch_trace import reader
 from profiler.collectors.torch_trace.chunks import CHUNK, pieces
 from profiler.collectors.torch_trace.columns import Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail
 from profiler.collectors.torch_trace.reader import FORMAT
 from profiler.model.trace import EventTable
+from profiler.store import growing
 from profiler.store.source import FileSource, zstd
 from tests.strategies import (
     STEP,
@@ -73,7 +74,7 @@ def test_the_table_does_not_depend_on_threads_pieces_or_growth(
     whole = reading_of(tmp_path / "x.json.gz")
     monkeypatch.setattr(reader, "MOST_THREADS", threads)
     monkeypatch.setattr(reader, "pieces", lambda stream: pieces(stream, 2048))
-    monkeypatch.setattr(columns, "GROWTH", 7)
+    monkeypatch.setattr(growing, "GROWTH", 7)
     cut = reading_of(tmp_path / "x.json.gz")
     assert_equal_tables(cut.traces[0].events, whole.traces[0].events)
     assert cut.traces[0].names == whole.traces[0].names and cut.traces[0].threads == whole.traces[0].threads

@@ -21,7 +21,9 @@ COLUMNS = {
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    values=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20),
+    values=st.sampled_from([(-(2**63), 2**63 - 1), (-(2**31) - 2, 2**31 + 1), (2**40, 2**40 + 2**32)]).flatmap(
+        lambda bounds: st.lists(st.integers(*bounds), max_size=20)
+    ),
     dtype=st.sampled_from([np.uint8, np.int32, np.int64, ">i8"]),
     block=st.integers(1, 8),
 )
