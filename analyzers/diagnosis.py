@@ -27,6 +27,7 @@ from profiler.analyzers.recommend import recommended
 from profiler.analyzers.repeats import focused, log_rates, repeats_of, typical
 from profiler.analyzers.run_names import told_apart
 from profiler.analyzers.trust import lost_kernels
+from profiler.analyzers.typical_steps import typical_steps
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import (
     SCHEMA,
@@ -77,6 +78,7 @@ def diagnose(
     gaps = tuple(_gap(metric, view, values, replicas, played, noise.deviation, slo) for metric in wanted)
     rules = fairness.check(run_a, run_b, bench_a, bench_b)
     runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
+    timelines, moments = typical_steps(run_a, run_b)
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
         schema=SCHEMA,
@@ -91,6 +93,8 @@ def diagnose(
         method=(*_method(view), *_explained(a, repeats[0]), *_explained(b, repeats[1]), noise.told),
         roles=role_rows(a.traced, b.traced),
         curves=(*curves_of(a, "a"), *curves_of(b, "b")),
+        timelines=timelines,
+        moments=moments,
     )
 
 
@@ -250,6 +254,7 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         summary_of(run, {} if bench is None else metrics_of(bench))
         for run, bench in ((run_a, bench_a), (run_b, bench_b))
     )
+    timelines, moments = typical_steps(run_a, run_b)
     return Diagnosis(
         schema=SCHEMA,
         runs=runs,
@@ -264,6 +269,8 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
             "Only traces were compared: device seconds of a step, each instant counted once, without a claim about "
             "throughput.",
         ),
+        timelines=timelines,
+        moments=moments,
     )
 
 

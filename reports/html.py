@@ -16,6 +16,7 @@ from profiler.reports.sections import (
     over_time,
     problems,
     recommendations,
+    timelines,
     verdict,
 )
 from profiler.reports.trimming import LIMITS, trim
@@ -25,6 +26,7 @@ _LARGEST: Final = 3_000_000
 # read top down; the verdict stands above them
 _SECTIONS: Final[tuple[Section, ...]] = (
     gaps.SECTION,
+    timelines.SECTION,
     kernels.SECTION,
     over_time.OVER_TIME,
     over_time.LATENCY,
@@ -54,6 +56,6 @@ def _page(diagnosis: Diagnosis, left_out: tuple[str, ...]) -> str:
         title=" and ".join(dict.fromkeys(names(diagnosis))),
         head=verdict.draw(diagnosis),
         sections=[section for section in drawn if section.content],
-        scripts=[asset("plotly-basic.min.js"), asset("report.js")],
+        scripts=[asset(name) for name in ("plotly-basic.min.js", "report.js", "canvas.js", "timeline.js")],
         left_out=left_out,
     )

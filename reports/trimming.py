@@ -25,10 +25,11 @@ class Limits:
     kernels: int
     gaps: int
     name: int
+    timelines: int
 
 
 # from what a reader may want to what always fits
-LIMITS: Final = (Limits(100, 600, 40, 400), Limits(30, 150, 12, 200), Limits(4, 10, 2, 100))
+LIMITS: Final = (Limits(100, 600, 40, 400, 2), Limits(30, 150, 12, 200, 1), Limits(4, 10, 2, 100, 0))
 
 
 def trim(diagnosis: Diagnosis, limits: Limits) -> tuple[Diagnosis, tuple[str, ...]]:
@@ -53,6 +54,7 @@ def trim(diagnosis: Diagnosis, limits: Limits) -> tuple[Diagnosis, tuple[str, ..
         problems=head(ordered_problems(diagnosis.problems), "problems"),
         kernels=_kernels(diagnosis.kernels, limits),
         missing=head(diagnosis.missing, "missing pieces of evidence"),
+        timelines=head(diagnosis.timelines, "timelines", limits.timelines),
         method=head(diagnosis.method, "notes on the method"),
     )
     return shorter, tuple(cut)

@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from profiler.model.timeline import Moment, StepPair
+
 SCHEMA: Final = "profiler.diagnosis/1"
 
 CauseName = Literal[
@@ -232,3 +234,5 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     method: tuple[str, ...] = ()
     roles: tuple[RoleRow, ...] = ()
     curves: tuple[Curve, ...] = ()
+    timelines: tuple[StepPair, ...] = ()
+    moments: tuple[Moment, ...] = ()

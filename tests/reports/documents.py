@@ -28,6 +28,7 @@ from profiler.model.inspection import (
     InspectedTotals,
     Inspection,
 )
+from tests.reports import step_pairs
 
 HOSTILE = (
     '</script><script>document.title="pwned"</script><img src=x onerror=alert(1)>'
@@ -241,6 +242,8 @@ def pair() -> Diagnosis:
             "Gaps are B - A. Throughput is explained in seconds per output token.",
             "profiler diagnose runs/run-A runs/run-B",
         ),
+        timelines=step_pairs.pairs(),
+        moments=step_pairs.moments(),
     )
 
 
@@ -366,6 +369,8 @@ def hostile(text: str = HOSTILE) -> Diagnosis:
         ),
         missing=(text,),
         method=(text,),
+        timelines=step_pairs.pairs(text),
+        moments=step_pairs.moments(text),
     )
 
 
