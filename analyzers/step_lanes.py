@@ -139,7 +139,8 @@ def _idle(part: Excerpt, names: Names) -> Lane | None:
     starts = np.array([gap.start for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)
     found = [gap.largest for gap in gaps]
-    return _bars("idle", "why the device waited", part, part.start, starts, ends, found, found, names)
+    title = "between operators" if part.view.device == CPU else "why the device waited"
+    return _bars("idle", title, part, part.start, starts, ends, found, found, names)
 
 
 def _lane(

@@ -9,17 +9,8 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from profiler.model.diagnosis import (
-    ALWAYS_SHOWN,
-    Cause,
-    Diagnosis,
-    DocumentProblem,
-    FairnessRule,
-    Gap,
-    Interval,
-    Part,
-    Verdict,
-)
+from profiler.model.diagnosis import ALWAYS_SHOWN, Cause, Diagnosis, FairnessRule, Gap, Part, Verdict
+from profiler.model.document import DocumentProblem, Interval
 from profiler.reports import wording
 from profiler.reports.safe_text import plain
 

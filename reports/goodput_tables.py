@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from profiler.model.diagnosis import Interval
+from profiler.model.document import Interval
 from profiler.model.goodput import Goodput, LoadPoint, RunCurve, Standing
 from profiler.reports import numbers, wording
 from profiler.reports.safe_text import plain

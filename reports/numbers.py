@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from profiler.model.diagnosis import Gap, Interval
+from profiler.model.diagnosis import Gap
+from profiler.model.document import Interval
 from profiler.reports import wording
 from profiler.reports.safe_text import plain
 

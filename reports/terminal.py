@@ -9,7 +9,8 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from profiler.model.diagnosis import Cause, Diagnosis, DocumentProblem, FairnessRule, Gap
+from profiler.model.diagnosis import Cause, Diagnosis, FairnessRule, Gap
+from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Inspection
 from profiler.reports import numbers, terminal_tables, wording
 from profiler.reports.breakdown import counted, names, ordered_gaps, ordered_problems, ordered_rules, parted, rows

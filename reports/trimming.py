@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from profiler.model.diagnosis import Cause, Diagnosis, Gap, KernelRow, Unexplained
+from profiler.model.goodput import Goodput
 from profiler.reports import wording
 from profiler.reports.breakdown import ordered_gaps, ordered_problems, ordered_rules
 from profiler.reports.safe_text import plain
@@ -55,9 +56,18 @@ def trim(diagnosis: Diagnosis, limits: Limits) -> tuple[Diagnosis, tuple[str, ..
         kernels=_kernels(diagnosis.kernels, limits),
         missing=head(diagnosis.missing, "missing pieces of evidence"),
         timelines=head(diagnosis.timelines, "timelines", limits.timelines),
+        loads=_loads(diagnosis.loads, limits.lines, cut),
         method=head(diagnosis.method, "notes on the method"),
     )
     return shorter, tuple(cut)
+
+
+def _loads(loads: Goodput | None, most: int, cut: list[str]) -> Goodput | None:
+    """All of it, or nothing: a part of a curve would be another curve."""
+    if loads is None or max((len(run.points) for run in loads.runs), default=0) <= most:
+        return loads
+    cut.append("the curves against load")
+    return None
 
 
 def _head(values: dict[str, T], most: int) -> dict[str, T]:

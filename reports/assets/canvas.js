@@ -36,6 +36,7 @@ function fitted(context, text, pixels) {
 }
 // Seconds in the unit that suits them.
 function seconds(value) {
+  if (value === 0) return "0 s";
   const steps = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
   const [size, unit] = steps.find(([s]) => Math.abs(value) >= s) || steps[3];
   return `${Number((value / size).toPrecision(4))} ${unit}`;

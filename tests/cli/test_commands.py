@@ -394,7 +394,7 @@ def test_goodput_writes_every_kind_of_document(invoke: Invoke, runs: tuple[Path,
     assert status == 0 and document["slo"] == {"ttft": 0.5, "tpot": 0.003}
     assert document["runs"][0]["points"][0]["repeats"] == 2
     text = page.read_text("utf-8")
-    assert text.count('data-figure="curve-') >= 4 and "default-src 'none'" in text
+    assert text.count('data-figure="load-') >= 4 and "default-src 'none'" in text
     assert "#### At equal load" in invoke("goodput", *runs, "--markdown", "-")[1]
     printed = re.sub(r"\s+", " ", invoke("goodput", *runs)[1])
     assert "No SLO was given" in printed and "At equal load" in printed

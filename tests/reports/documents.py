@@ -7,8 +7,6 @@ from profiler.model.diagnosis import (
     Additive,
     Cause,
     Diagnosis,
-    DocumentProblem,
-    EngineRef,
     Evidence,
     FairnessRule,
     Gap,
@@ -20,6 +18,7 @@ from profiler.model.diagnosis import (
     Unexplained,
     Verdict,
 )
+from profiler.model.document import DocumentProblem, EngineRef
 from profiler.model.inspection import (
     InspectedComponent,
     InspectedDevice,

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.model.diagnosis import Diagnosis, DocumentProblem, KernelRow
+from profiler.model.diagnosis import Diagnosis, KernelRow
+from profiler.model.document import DocumentProblem
 from profiler.reports.html import to_html
 from tests.reports import documents
 
