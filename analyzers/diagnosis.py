@@ -10,6 +10,7 @@ from profiler.analyzers.compared_loads import several_loads
 from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
 from profiler.analyzers.curves import curves_of, role_rows
 from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.engineer_summary import RunSeen, engineer_summary
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.intervals import Replica
@@ -89,6 +90,11 @@ def diagnose(
         timelines=timelines,
         moments=moments,
         loads=loads,
+        summary=engineer_summary(
+            RunSeen(run_a, bench_a, values[0], chosen(a.accounts)),
+            RunSeen(run_b, bench_b, values[1], chosen(b.accounts)),
+            slo or {},
+        ),
     )
 
 
@@ -265,6 +271,9 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         ),
         timelines=timelines,
         moments=moments,
+        summary=engineer_summary(
+            RunSeen(run_a, bench_a, runs[0].metrics, a), RunSeen(run_b, bench_b, runs[1].metrics, b), {}
+        ),
     )
 
 

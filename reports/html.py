@@ -17,6 +17,7 @@ from profiler.reports.sections import (
     over_time,
     problems,
     recommendations,
+    summary,
     timelines,
     verdict,
 )
@@ -32,6 +33,7 @@ _SECTIONS: Final[tuple[Section, ...]] = (
     over_time.OVER_TIME,
     over_time.LATENCY,
     loads.SECTION,
+    summary.SECTION,
     metrics.SECTION,
     fairness.SECTION,
     recommendations.SECTION,

@@ -201,6 +201,21 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     b_calls: float | None
 
 
+SummaryTopic = Literal["model and hardware", "features", "service at this load", "operability", "not measured"]
+
+
+class SummaryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the engineer's summary: both runs' values, each with the file it was read from; None: no file says."""
+
+    topic: SummaryTopic
+    name: str
+    unit: str
+    a: float | str | None
+    b: float | str | None
+    a_source: str
+    b_source: str
+
+
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document. ``missing`` says, run by run, what was not there and what it would have told; ``loads`` holds
     all loads of both runs where a run has several, for the gaps are those of one."""
@@ -220,3 +235,4 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     timelines: tuple[StepPair, ...] = ()
     moments: tuple[Moment, ...] = ()
     loads: Goodput | None = None
+    summary: tuple[SummaryLine, ...] = ()

@@ -243,6 +243,7 @@ def pair() -> Diagnosis:
         ),
         timelines=step_pairs.pairs(),
         moments=step_pairs.moments(),
+        summary=step_pairs.summary(),
     )
 
 
@@ -370,6 +371,7 @@ def hostile(text: str = HOSTILE) -> Diagnosis:
         method=(text,),
         timelines=step_pairs.pairs(text),
         moments=step_pairs.moments(text),
+        summary=step_pairs.summary(text),
     )
 
 

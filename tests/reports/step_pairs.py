@@ -1,7 +1,8 @@
-"""Typical steps to draw: a pair of decode steps, and what one of them shows of each cause."""
+"""What stands beside the gaps of a document: typical steps, where causes are to be seen, the engineer's summary."""
 
 from __future__ import annotations
 
+from profiler.model.diagnosis import SummaryLine
 from profiler.model.timeline import Lane, LaneKind, Moment, Side, StepPair, TypicalStep
 
 
@@ -61,4 +62,18 @@ def moments(text: str | None = None) -> tuple[Moment, ...]:
             seconds=0.0009, trace=text or f"trace/{run}.pt.trace.json.gz", at=0.2521,
         )
         for run in both
+    )  # fmt: skip
+
+
+def summary(text: str | None = None) -> tuple[SummaryLine, ...]:
+    """A line of each kind."""
+    both = text or "bench.json"
+    return (
+        SummaryLine(topic="model and hardware", name=text or "model", unit="", a=text or "Qwen3-32B", b=text or "Qwen3-32B",
+                    a_source=text or "run.json", b_source=text or "server.log: line 3"),
+        SummaryLine(topic="features", name="prefix cache", unit="", a="on", b=None, a_source=both, b_source=""),
+        SummaryLine(topic="service at this load", name="mean_ttft", unit="s", a=0.412, b=1.921, a_source=both, b_source=both),
+        SummaryLine(topic="operability", name="traces", unit="files", a=1.0, b=0.0, a_source=both, b_source=""),
+        SummaryLine(topic="not measured", name="not measured", unit="", a="other loads", b="traces", a_source="",
+                    b_source=""),
     )  # fmt: skip

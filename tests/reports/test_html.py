@@ -146,6 +146,15 @@ def test_a_cause_leads_to_its_moment_and_names_the_file_and_the_command() -> Non
     assert "profiler timeline runs/run-B --at 0.252100s" in Outline(page).text
 
 
+def test_the_engineers_summary_has_both_runs_and_their_files() -> None:
+    rows = Outline(to_html(documents.pair())).rows
+
+    assert ["model", "Qwen3-32Brun.json", "Qwen3-32Bserver.log: line 3"] in rows
+    assert ["prefix cache", "onbench.json", "not known"] in rows
+    assert ["mean TTFT", "412.0 msbench.json", "1.921 sbench.json"] in rows
+    assert ["traces", "1bench.json", "0"] in rows
+
+
 def test_steps_that_carry_something_else_are_not_called_equal() -> None:
     for equal, said in (
         (False, "No composition occurs in both traces"),
