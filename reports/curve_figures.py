@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from profiler.model.goodput import Goodput, LoadPoint
 from profiler.reports.figures import LEGEND_ABOVE, RUN_A, RUN_B, drawn_json, text
+from profiler.reports.language import said
 
 _COLOURS: Final = (RUN_A, RUN_B, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#999999")
 _SHAPES: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
@@ -71,7 +72,26 @@ def _json(lines: list[go.Scatter], across: str, up: str) -> dict[str, Any]:
     figure.update_layout(
         height=_HEIGHT,
         **LEGEND_ABOVE,
-        xaxis={"automargin": True, "zeroline": False, "rangemode": "tozero", "title": {"text": across, "standoff": 8}},
-        yaxis={"automargin": True, "zeroline": False, "rangemode": "tozero", "title": {"text": up, "standoff": 8}},
+        xaxis={
+            "automargin": True,
+            "zeroline": False,
+            "rangemode": "tozero",
+            "title": {"text": said(across), "standoff": 8},
+        },
+        yaxis={
+            "automargin": True,
+            "zeroline": False,
+            "rangemode": "tozero",
+            "title": {"text": said(up), "standoff": 8},
+        },
     )
     return drawn_json(figure)
+
+
+def _axis(title: str) -> dict[str, Any]:
+    return {
+        "automargin": True,
+        "zeroline": False,
+        "rangemode": "tozero",
+        "title": {"text": said(title), "standoff": 8},
+    }

@@ -21,6 +21,7 @@ from profiler.reports.sections import (
     timelines,
     verdict,
 )
+from profiler.reports.translated import translated
 from profiler.reports.trimming import LIMITS, trim
 
 _LARGEST: Final = 3_000_000
@@ -45,9 +46,9 @@ _SECTIONS: Final[tuple[Section, ...]] = (
 
 def to_html(diagnosis: Diagnosis) -> str:
     """The whole page. Long lists are cut until it is at most 3 MB; what was cut is said on the page."""
-    page = ""
+    page, shown = "", translated(diagnosis)
     for limits in LIMITS:
-        page = _page(*trim(diagnosis, limits))
+        page = _page(*trim(shown, limits))
         if len(page.encode()) <= _LARGEST:
             break
     return page

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from profiler.model.goodput import Goodput, LoadPoint
 from profiler.reports import curve_figures, wording
+from profiler.reports.language import said
 from profiler.reports.page import embedded
 
 _LATENCIES: Final = ("ttft", "tpot", "itl", "e2e")
@@ -18,15 +19,19 @@ def load_figures(document: Goodput) -> list[dict[str, Any]]:
     for axis in axes:
         if document.slo:
             data = curve_figures.over_load(document, axis, _goodput, "requests/s within the SLO", _bounds)
-            found.append(_figure(len(found), f"Goodput against {axis}", data))
+            found.append(_figure(len(found), said("Goodput against {axis}", axis=said(axis)), data))
         data = curve_figures.over_load(document, axis, _per_device, document.throughput_unit, _nothing)
-        found.append(_figure(len(found), f"Output throughput against {axis}", data))
+        found.append(_figure(len(found), said("Output throughput against {axis}", axis=said(axis)), data))
         for sample in _LATENCIES:
             name = f"p99_{sample}"
             bound = document.slo.get(sample)
             data = curve_figures.over_load(document, axis, _latency(name), "s", _nothing, bound)
-            found.append(_figure(len(found), f"{wording.title(name)} against {axis}", data))
-    found.append(_figure(len(found), "Throughput against the tokens/s of one user", curve_figures.front(document)))
+            found.append(
+                _figure(len(found), said("{metric} against {axis}", metric=wording.title(name), axis=said(axis)), data)
+            )
+    found.append(
+        _figure(len(found), said("Throughput against the tokens/s of one user"), curve_figures.front(document))
+    )
     return [figure for figure in found if figure["drawn"]]
 
 

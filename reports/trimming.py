@@ -13,6 +13,7 @@ from profiler.model.diagnosis import Cause, Diagnosis, Gap, KernelRow, Unexplain
 from profiler.model.goodput import Goodput
 from profiler.reports import wording
 from profiler.reports.breakdown import ordered_gaps, ordered_problems, ordered_rules
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 
 T = TypeVar("T")
@@ -39,7 +40,9 @@ def trim(diagnosis: Diagnosis, limits: Limits) -> tuple[Diagnosis, tuple[str, ..
 
     def head(items: Sequence[T], what: str, most: int = limits.lines) -> tuple[T, ...]:
         if len(items) > most:
-            cut.append(f"{len(items) - most:,} of {len(items):,} {what}")
+            cut.append(
+                said("{left} of {all} {what}", left=f"{len(items) - most:,}", all=f"{len(items):,}", what=said(what))
+            )
         return tuple(items[:most])
 
     shorter = msgspec.structs.replace(
@@ -66,7 +69,7 @@ def _loads(loads: Goodput | None, most: int, cut: list[str]) -> Goodput | None:
     """All of it, or nothing: a part of a curve would be another curve."""
     if loads is None or max((len(run.points) for run in loads.runs), default=0) <= most:
         return loads
-    cut.append("the curves against load")
+    cut.append(said("the curves against load"))
     return None
 
 

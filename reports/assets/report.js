@@ -34,7 +34,7 @@
 
   // Theme
   const theme = document.getElementById("theme");
-  const nameTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
+  const nameTheme = () => { const { light, dark, toLight, toDark } = theme.dataset; theme.textContent = isDark() ? light : dark; theme.setAttribute("aria-label", isDark() ? toLight : toDark); };
   theme.hidden = false;
   theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; nameTheme(); draw(); });
   dark.addEventListener("change", () => { nameTheme(); draw(); });

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from profiler.model.diagnosis import Diagnosis, SummaryLine
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import names
+from profiler.reports.language import said
 from profiler.reports.page import Section, fragment
 
 _METRICS: Final = "service at this load"
@@ -31,6 +32,6 @@ SECTION: Final = Section("summary", "Engineer's summary", draw)
 
 def _cells(line: SummaryLine) -> tuple[str, str, str, str, str]:
     """Name, then value and source of each side."""
-    name = wording.metric(line.name) if line.topic == _METRICS else line.name
+    name = wording.metric(line.name) if line.topic == _METRICS else said(line.name)
     unit = "" if line.unit == "files" else line.unit
     return name, numbers.quantity(line.a, unit), line.a_source, numbers.quantity(line.b, unit), line.b_source

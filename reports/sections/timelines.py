@@ -11,6 +11,7 @@ from profiler.model.diagnosis import Diagnosis
 from profiler.model.timeline import Lane, Moment, StepPair, TypicalStep
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import names
+from profiler.reports.language import said
 from profiler.reports.page import Section, embedded, fragment
 from profiler.reports.safe_text import plain
 
@@ -21,6 +22,7 @@ _WORDS: Final = {
     "plain": "{run}, {row}: {group}, {length} at {at}",
     "joined": "{run}, {row}: {count} short events, mostly {group}, fill {busy} of {length} at {at}",
 }
+_NEAREST: Final = "No composition occurs in both traces. These are the nearest, and not equal work: {carried}."
 _IN_WORDS: Final = 3
 
 
@@ -52,7 +54,7 @@ def moments_of(diagnosis: Diagnosis, cause: str) -> list[dict[str, Any]]:
                 "run": side[index],
                 "what": moment.bucket if moment.name == moment.bucket else f"{moment.bucket}: {plain(moment.name, 80)}",
                 "took": numbers.quantity(moment.seconds, "s"),
-                "step": _TITLE[diagnosis.timelines[moment.pair].kind],
+                "step": said(_TITLE[diagnosis.timelines[moment.pair].kind]),
                 "trace": moment.trace,
                 "stamp": _stamp(moment.at),
                 "command": _command(path, moment.at),
@@ -70,41 +72,52 @@ def _pair(diagnosis: Diagnosis, pair: StepPair, index: int) -> dict[str, Any]:
     called = [side["ab".index(step.run)] for step in pair.steps]
     shown = list(zip(called, pair.steps, strict=True))
     sides = [_side(name, step) for name, step in shown]
+    words = {name: said(text) for name, text in _WORDS.items()}
     return {
         "id": f"timeline-{index}",
-        "title": _TITLE[pair.kind],
+        "title": said(_TITLE[pair.kind]),
         "said": _said(pair, called),
-        "absent": [f"{side['ab'.index(run)]}: {reason}." for run, reason in pair.absent.items()],
-        "data": embedded({"sides": sides, "words": _WORDS}) if any(part["lanes"] for part in sides) else None,
-        "described": " ".join(_described(name, step) for name, step in shown) + " The numbers are in the table below.",
+        "absent": [f"{side['ab'.index(run)]}: {reason}{said('.')}" for run, reason in pair.absent.items()],
+        "data": embedded({"sides": sides, "words": words}) if any(part["lanes"] for part in sides) else None,
+        "described": " ".join(
+            [*(_described(name, step) for name, step in shown), said("The numbers are in the table below.")]
+        ),
         "steps": [
             {
-                "where": f"{name}: step {step.step:,} of {plain(step.trace)}, {_stamp(step.at)} after its first event, "
-                f"{_standing(step)}. For ui.perfetto.dev:",
+                "where": said(
+                    "{run}: step {step} of {trace}, {at} after its first event, {standing}. For ui.perfetto.dev:",
+                    run=name,
+                    step=f"{step.step:,}",
+                    trace=plain(step.trace),
+                    at=_stamp(step.at),
+                    standing=_standing(step),
+                ),
                 "command": _command(diagnosis.runs["ab".index(step.run)].path, step.at),
             }
             for name, step in shown
         ],
-        "columns": [head for name in called for head in (name, f"{name}, events")],
+        "columns": [head for name in called for head in (name, said("{run}, events", run=name))],
         "rows": _rows(pair.steps),
     }
 
 
 def _standing(step: TypicalStep) -> str:
-    return "the only one alike" if step.alike == 1 else f"of middling length among {step.alike:,} alike"
+    if step.alike == 1:
+        return said("the only one alike")
+    return said("of middling length among {count} alike", count=f"{step.alike:,}")
 
 
 def _said(pair: StepPair, called: list[str]) -> str:
     """What the steps carried, and whether that is the same."""
     if not pair.steps:
-        return "No step can be shown."
+        return said("No step can be shown.")
     texts = [step.composition for step in pair.steps]
     if pair.equal:
-        return f"Both carried the same: {texts[0]}."
+        return said("Both carried the same: {batch}.", batch=texts[0])
     carried = "; ".join(f"{name}: {text}" for name, text in zip(called, texts, strict=True))
     if pair.equal is False:
-        return f"No composition occurs in both traces. These are the nearest, and not equal work: {carried}."
-    return f"Whether the work is equal is not known. {carried}."
+        return said(_NEAREST, carried=carried)
+    return said("Whether the work is equal is not known. {carried}.", carried=carried)
 
 
 def _side(name: str, step: TypicalStep) -> dict[str, Any]:
