@@ -27,7 +27,7 @@ from tests.strategies import LAB  # noqa: E402
 
 COMMAND = "import sys\nfrom profiler.cli.main import main\nmain()"
 READY = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
-METRICS = ("ScriptDuration", "LayoutDuration", "TaskDuration", "JSHeapUsedSize", "Nodes")
+METRICS = ("ScriptDuration", "LayoutDuration", "JSHeapUsedSize", "Nodes")
 
 
 def write_pair(folder: Path, events: int) -> tuple[Path, Path]:

@@ -8,6 +8,7 @@ import pytest
 
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports.html import to_html
+from profiler.reports.language import speaking
 from tests.browser import chromium
 from tests.conftest import Lab
 from tests.reports import documents
@@ -100,3 +101,19 @@ def test_the_steps_of_a_traced_pair(page: chromium.Page, lab: Lab, tmp_path: Pat
     assert page.complaints == []
     page.evaluate("document.querySelector('a.moment[data-kind=idle]').click()")
     assert "why the device waited" in page.evaluate(SAID)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_page_in_chinese_works_alike(width: int, page: chromium.Page, tmp_path: Path) -> None:
+    with speaking("zh"):
+        show(page, documents.pair(), tmp_path)
+    page.size(width)
+    assert page.complaints == []
+    assert page.evaluate("document.documentElement.lang") == "zh-CN"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.getElementById('theme').textContent") == "深色"
+    page.evaluate("document.getElementById('theme').click()")
+    assert page.evaluate("document.getElementById('theme').textContent") == "浅色"
+    page.evaluate(f"{CANVAS}.focus()")
+    page.press("ArrowRight", 39)
+    assert page.evaluate(SAID) == "run-A，gpu 0，stream 7：flash_fwd（attention），900 µs，位于 2.1 ms"
