@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.analyzers.diagnosis import matching, problems_of, summary_of
+from profiler.analyzers.diagnosis import matching
 from profiler.analyzers.fairness import rules
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.repeats import repeats_of, typical
 from profiler.analyzers.run_names import told_apart
+from profiler.analyzers.run_summary import problems_of, summary_of
 from profiler.model.check import SCHEMA, Check
 from profiler.model.diagnosis import FairnessRule
 from profiler.model.run import Run

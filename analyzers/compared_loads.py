@@ -7,17 +7,19 @@ from itertools import groupby
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from profiler.analyzers.diagnosis import problems_of
 from profiler.analyzers.gap import spread
 from profiler.analyzers.gap.measured import device_kind
 from profiler.analyzers.identity import engine_of
 from profiler.analyzers.load_curve import TARGETS, Point, devices_of, points_of, reached
+from profiler.analyzers.run_summary import problems_of
 from profiler.model.goodput import SCHEMA, Axis, FrontPoint, Goodput, Range, RunCurve, Standing
 from profiler.model.run import Run
 
 USER: Final[Axis] = "tokens/s of one user"
 STEPS: Final = 200
+_COMPARABLE: Final = "Whether these runs may be compared at all: profiler check, two at a time"
 Curve = Sequence[tuple[float, float, Point]]
 
 
@@ -55,6 +57,16 @@ def curves(runs: Sequence[Run], slo: Mapping[str, float]) -> Goodput:
         notes=_notes(points, names, slo, whole),
         problems=tuple(problem for run in runs for problem in problems_of(run)),
     )
+
+
+def several_loads(runs: Sequence[Run], slo: Mapping[str, float]) -> Goodput | None:
+    """The same for a diagnosis, which says by itself what is wrong with the files and whether they compare: None where
+    no run was measured at more than one load."""
+    document = curves(runs, slo)
+    loads = [{(p.axis, p.load) for p in run.points if p.load is not None} for run in document.runs]
+    if max(map(len, loads), default=0) < 2:
+        return None
+    return replace(document, problems=(), notes=tuple(note for note in document.notes if note != _COMPARABLE))
 
 
 def _equal_load(
@@ -227,7 +239,7 @@ def _notes(
             lines.append(f"{name} holds open and closed loops: they are two curves")
         lines += [f"{name}: {note}" for note in dict.fromkeys(p.shown.note for p in one if p.shown.note)]
     if len(names) > 1:
-        lines.append("Whether these runs may be compared at all: profiler check, two at a time")
+        lines.append(_COMPARABLE)
     if not slo and any(p.kept_up for one in points for p in one):
         lines.append(
             "Where a run completed requests as fast as they were sent, arrivals set its throughput: "

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profiler.analyzers.causes.hardware import median_clock
+from profiler.analyzers.compared_loads import several_loads
 from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
 from profiler.analyzers.curves import curves_of, role_rows
 from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.engineer_summary import RunSeen, engineer_summary
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.intervals import Replica
@@ -21,26 +23,18 @@ from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput, goodput_interval
-from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.recommend import recommended
 from profiler.analyzers.repeats import focused, log_values, repeats_of, typical
 from profiler.analyzers.run_names import told_apart
+from profiler.analyzers.run_summary import problems_of, summary_of
 from profiler.analyzers.trust import lost_kernels
+from profiler.analyzers.typical_steps import typical_steps
 from profiler.analyzers.verdict import verdict_of, winner_of
-from profiler.model.diagnosis import (
-    SCHEMA,
-    Additive,
-    Diagnosis,
-    DocumentProblem,
-    Gap,
-    Interval,
-    Recommendation,
-    RunSummary,
-)
+from profiler.model.diagnosis import SCHEMA, Additive, Diagnosis, Gap, Recommendation
+from profiler.model.document import DocumentProblem, Interval
 from profiler.model.extension import Engine
-from profiler.model.problem import Problem
 from profiler.model.requests import BenchResult
 from profiler.model.run import Run
 
@@ -61,6 +55,7 @@ def diagnose(
     bench_a, bench_b = matching(run_a.benches, run_b.benches)
     if bench_a is None or bench_b is None:
         return _without_benchmark(run_a, run_b, bench_a, bench_b)
+    loads = several_loads((run_a, run_b), slo or {})
     repeats = repeats_of(run_a.benches, bench_a), repeats_of(run_b.benches, bench_b)
     bench_a, bench_b = typical(repeats[0], bench_a), typical(repeats[1], bench_b)
     run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
@@ -91,6 +86,7 @@ def diagnose(
     )
     rules = fairness.check(run_a, run_b, bench_a, bench_b)
     runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
+    timelines, moments = typical_steps(run_a, run_b)
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
         schema=SCHEMA,
@@ -110,6 +106,14 @@ def diagnose(
         ),
         roles=role_rows(a.traced, b.traced),
         curves=(*curves_of(a, "a"), *curves_of(b, "b")),
+        timelines=timelines,
+        moments=moments,
+        loads=loads,
+        summary=engineer_summary(
+            RunSeen(run_a, bench_a, values[0], chosen(a.accounts)),
+            RunSeen(run_b, bench_b, values[1], chosen(b.accounts)),
+            slo or {},
+        ),
     )
 
 
@@ -270,6 +274,7 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         summary_of(run, {} if bench is None else metrics_of(bench))
         for run, bench in ((run_a, bench_a), (run_b, bench_b))
     )
+    timelines, moments = typical_steps(run_a, run_b)
     return Diagnosis(
         schema=SCHEMA,
         runs=runs,
@@ -284,40 +289,16 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
             "Only traces were compared: device seconds of a step, each instant counted once, without a claim about "
             "throughput.",
         ),
+        timelines=timelines,
+        moments=moments,
+        summary=engineer_summary(
+            RunSeen(run_a, bench_a, runs[0].metrics, a), RunSeen(run_b, bench_b, runs[1].metrics, b), {}
+        ),
     )
-
-
-def summary_of(run: Run, values: Mapping[str, float]) -> RunSummary:
-    """A run as the documents name it, with its metrics."""
-    facts = {key: str(fact.value) for key, fact in sorted(run.facts.items()) if key != "engine.command"}
-    return RunSummary(
-        name=run.name,
-        path=run.path,
-        engine=engine_of(run),
-        metrics=dict(values),
-        facts=facts,
-        simulated=run.fact("simulated") is True,
-    )
-
-
-def problems_of(run: Run) -> tuple[DocumentProblem, ...]:
-    """A run's problems as the document writes them."""
-    return tuple(_problem(run.name, problem) for problem in run.problems)
 
 
 def _problems(run_a: Run, run_b: Run) -> tuple[DocumentProblem, ...]:
     return (*problems_of(run_a), *problems_of(run_b))
-
-
-def _problem(run: str, problem: Problem) -> DocumentProblem:
-    return DocumentProblem(
-        run=run,
-        file=problem.file,
-        severity=problem.severity,
-        detail=problem.detail,
-        place=problem.place,
-        count=problem.count,
-    )
 
 
 def _missing(view: View) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.model.diagnosis import EngineRef
+from profiler.model.document import EngineRef
 from profiler.model.run import Run
 
 

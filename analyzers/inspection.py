@@ -9,15 +9,15 @@ import numpy as np
 from profiler.analyzers.corroboration import busy_of, toll_of
 from profiler.analyzers.device import DeviceAccount, accounts_of
 from profiler.analyzers.device_figures import device_figures
-from profiler.analyzers.diagnosis import problems_of
 from profiler.analyzers.gap.measured import trace_load
 from profiler.analyzers.host import host_figures, stack_figures
 from profiler.analyzers.identity import engine_of
 from profiler.analyzers.kernels import UNCLASSIFIED, family_of
 from profiler.analyzers.metrics import metrics_of
+from profiler.analyzers.run_summary import problems_of
 from profiler.analyzers.serving_figures import serving_figures
 from profiler.analyzers.trust import TrustCheck, checks_of
-from profiler.model.diagnosis import DocumentProblem
+from profiler.model.document import DocumentProblem
 from profiler.model.inspection import (
     SECTIONS,
     Figure,

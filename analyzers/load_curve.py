@@ -61,7 +61,7 @@ def points_of(run: Run, slo: Mapping[str, float], devices: float | None) -> tupl
 def _point(
     repeats: Sequence[BenchResult], bench: BenchResult, slo: Mapping[str, float], devices: float | None
 ) -> Point:
-    axis, load, label = _load(bench)
+    axis, load, label = load_of(bench)
     metrics = metrics_of(bench)
     seconds = sum(one.duration for one in repeats)
     tokens = sum(one.total_output_tokens for one in repeats)
@@ -97,7 +97,8 @@ def _point(
     return Point(shown, tuple(log_rates(repeats)), keeps_up(bench))
 
 
-def _load(bench: BenchResult) -> tuple[Axis | None, float | None, str]:
+def load_of(bench: BenchResult) -> tuple[Axis | None, float | None, str]:
+    """(the axis of its kind of load, its place there, what it is called)."""
     rate, cap = bench.request_rate, bench.max_concurrency
     if rate is not None and np.isfinite(rate):
         return "requests/s", rate, f"{rate:g}/s" + (f", at most {cap}" if cap is not None else "")

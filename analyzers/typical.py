@@ -31,22 +31,52 @@ class Excerpt:
         return self.view.spans.labels[self.first]
 
 
-def excerpt(view: DeviceView, count: int, like: StepLabel | None = None) -> Excerpt | None:
-    """``count`` steps around the typical one; with ``like``, the step whose batch is nearest to that. None where the
-    trace has no steps."""
-    step = view.links.step
-    steps = np.unique(step[step >= 0])
+def excerpt(view: DeviceView, count: int, like: StepLabel | None = None, at: float | None = None) -> Excerpt | None:
+    """``count`` steps around the typical one; with ``like``, the step whose batch is nearest to that; with ``at``, the
+    one that the device is in so many seconds after the trace's first event. None where the trace has no steps."""
+    steps = steps_of(view)
     if not len(steps):
         return None
+    if at is not None:
+        return around(view, steps, steps.at(int(view.trace.events.start.min()) + round(at * 1e9)), count)
+    return around(view, steps, _chosen(view, steps, like), count)
+
+
+@dataclass(frozen=True)
+class DeviceSteps:
+    """The steps that have work on the device, in order: their numbers, and where that work begins and ends, ns."""
+
+    number: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def at(self, instant: int) -> int:
+        """The step that the device is in at ``instant``, or waits for; the last one after all of them."""
+        row = int(np.searchsorted(np.maximum.accumulate(self.end), instant, side="right"))
+        return int(self.number[min(row, len(self) - 1)])
+
+
+def steps_of(view: DeviceView) -> DeviceSteps:
+    """Every step of the trace that has an event on this device."""
+    step = view.links.step
     starts = np.full(len(view.spans), np.iinfo(np.int64).max)
     ends = np.full(len(view.spans), np.iinfo(np.int64).min)
     owned = step >= 0
     np.minimum.at(starts, step[owned], view.events.start[owned])
     np.maximum.at(ends, step[owned], view.events.end[owned])
-    chosen = _chosen(view, steps, (ends - starts)[steps], like)
-    last = min(chosen + count - 1, int(steps.max()))
-    first = max(min(chosen, last - count + 1), int(steps.min()))
-    origin, end = int(starts[first]), int(ends[first : last + 1].max())
+    number = np.unique(step[owned])
+    return DeviceSteps(number, starts[number], ends[number])
+
+
+def around(view: DeviceView, steps: DeviceSteps, chosen: int, count: int) -> Excerpt:
+    """``count`` steps from ``chosen`` on; the last ones where the trace ends before."""
+    last = min(chosen + count - 1, int(steps.number[-1]))
+    first = max(min(chosen, last - count + 1), int(steps.number[0]))
+    mine = (steps.number >= first) & (steps.number <= last)
+    origin, end = int(steps.start[mine][0]), int(steps.end[mine].max())
     before = view.events.end[(view.events.start < origin)]
     start = int(before[before <= origin].max(initial=origin)) if len(before) else origin
     inside = np.flatnonzero((view.events.start >= start) & (view.events.start < end))
@@ -59,8 +89,8 @@ def whole(view: DeviceView) -> Excerpt:
     return Excerpt(view, start, end, start, 0, len(view.spans), np.arange(len(view.events)))
 
 
-def _chosen(view: DeviceView, steps: Ints, lengths: Ints, like: StepLabel | None) -> int:
-    labels = [view.spans.labels[i] for i in steps.tolist()]
+def _chosen(view: DeviceView, steps: DeviceSteps, like: StepLabel | None) -> int:
+    labels = [view.spans.labels[i] for i in steps.number.tolist()]
     if like is not None and like.decode_requests is not None:
         distance = [abs((label.decode_requests or 0) - like.decode_requests) + 1e6 * (label.phase != like.phase)
                     for label in labels]  # fmt: skip
@@ -71,5 +101,10 @@ def _chosen(view: DeviceView, steps: Ints, lengths: Ints, like: StepLabel | None
         decoding = {kind: n for kind, n in kinds.items() if kind[0] == "decode"} or kinds
         usual = max(decoding, key=lambda kind: (decoding[kind], str(kind)))
         near = np.array([i for i, x in enumerate(labels) if (x.phase, x.decode_requests, x.requests) == usual])
-    order = near[np.argsort(lengths[near], kind="stable")]
-    return int(steps[order[len(order) // 2]])
+    return middling(steps, near)
+
+
+def middling(steps: DeviceSteps, rows: Ints) -> int:
+    """The number of the step of median length among ``rows`` of ``steps``."""
+    order = rows[np.argsort((steps.end - steps.start)[rows], kind="stable")]
+    return int(steps.number[order[len(order) // 2]])

@@ -9,18 +9,10 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from profiler.model.diagnosis import (
-    ALWAYS_SHOWN,
-    Cause,
-    Diagnosis,
-    DocumentProblem,
-    FairnessRule,
-    Gap,
-    Interval,
-    Part,
-    Verdict,
-)
+from profiler.model.diagnosis import ALWAYS_SHOWN, Cause, Diagnosis, FairnessRule, Gap, Part, Verdict
+from profiler.model.document import DocumentProblem, Interval
 from profiler.reports import wording
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 
 _NAME: Final = 60
@@ -55,17 +47,27 @@ def rows(gap: Gap) -> list[Row]:
     present = {cause.cause for cause in causes}
     lines = [_cause(gap, cause) for cause in causes]
     lines += [
-        Row("cause", wording.CAUSE[name], None, None, None, wording.NO_EVIDENCE, None)
+        Row("cause", said(wording.CAUSE[name]), None, None, None, said(wording.NO_EVIDENCE), None)
         for name in ALWAYS_SHOWN
         if name not in present
     ]
     rest = gap.unexplained
     lines.append(
-        Row("unexplained", wording.UNEXPLAINED, rest.gap, rest.share, None, rest.summary, _per_token(gap, rest.gap))
+        Row(
+            "unexplained",
+            said(wording.UNEXPLAINED),
+            rest.gap,
+            rest.share,
+            None,
+            rest.summary,
+            _per_token(gap, rest.gap),
+        )
     )
     additive = gap.seconds_per_output_token
     total = None if additive is None else additive.gap
-    lines.append(Row("total", wording.TOTAL, gap.gap, None if rest.share is None else 1.0, gap.interval, "", total))
+    lines.append(
+        Row("total", said(wording.TOTAL), gap.gap, None if rest.share is None else 1.0, gap.interval, "", total)
+    )
     return lines
 
 
@@ -108,7 +110,8 @@ def counted(rules: Sequence[FairnessRule]) -> str:
     """``60 rules: 12 failed, 20 not known, 25 passed, 3 not applicable``."""
     named = (("fail", "failed"), ("unknown", "not known"), ("pass", "passed"), ("not applicable", "not applicable"))
     counts = [(sum(rule.status == status for rule in rules), word) for status, word in named]
-    return f"{len(rules)} rules: " + ", ".join(f"{count} {word}" for count, word in counts if count)
+    told = ", ".join(f"{count} {said(word)}" for count, word in counts if count)
+    return said("{count} rules: {told}", count=str(len(rules)), told=told)
 
 
 def _shareless(gap: Gap) -> Gap:
@@ -121,10 +124,10 @@ def _shareless(gap: Gap) -> Gap:
 
 
 def _cause(gap: Gap, cause: Cause) -> Row:
-    summary = f"{cause.summary} ({wording.EXTRAPOLATED})" if cause.extrapolated else cause.summary
+    summary = f"{cause.summary} ({said(wording.EXTRAPOLATED)})" if cause.extrapolated else cause.summary
     return Row(
         "cause",
-        wording.CAUSE[cause.cause],
+        said(wording.CAUSE[cause.cause]),
         cause.gap,
         cause.share,
         cause.interval,

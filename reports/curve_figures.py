@@ -12,18 +12,20 @@ import plotly.graph_objects as go
 
 from profiler.model.goodput import Goodput, LoadPoint
 from profiler.reports.figures import LEGEND_ABOVE, RUN_A, RUN_B, drawn_json, text
+from profiler.reports.language import said
 
 _COLOURS: Final = (RUN_A, RUN_B, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#999999")
 _SHAPES: Final = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+_SLO: Final = "#999999"
 _HEIGHT: Final = 360
 _NAME: Final = 40
 Value = Callable[[LoadPoint], float | None]
 
 
 def over_load(
-    document: Goodput, axis: str, value: Value, unit: str, bounds: Callable[[LoadPoint], Any]
+    document: Goodput, axis: str, value: Value, unit: str, bounds: Callable[[LoadPoint], Any], slo: float | None = None
 ) -> dict[str, Any]:
-    """A value of every run against the load, with its interval where ``bounds`` gives one."""
+    """A value of every run against the load, with its interval where ``bounds`` gives one; ``slo`` is a line across."""
     lines = []
     for index, run in enumerate(document.runs):
         rows = [(p.load, value(p), bounds(p)) for p in run.points if p.axis == axis and value(p) is not None]
@@ -36,6 +38,10 @@ def over_load(
                 "symmetric": False, "thickness": 1, "width": 3,
             })  # fmt: skip
         lines.append(line)
+    if slo is not None and lines:
+        across = max(max(line.x) for line in lines)
+        lines.append(go.Scatter(name="SLO", x=[0, across], y=[slo, slo], mode="lines",
+                                line={"color": _SLO, "width": 2, "dash": "dot"}))  # fmt: skip
     return _json(lines, axis, unit)
 
 
@@ -66,7 +72,26 @@ def _json(lines: list[go.Scatter], across: str, up: str) -> dict[str, Any]:
     figure.update_layout(
         height=_HEIGHT,
         **LEGEND_ABOVE,
-        xaxis={"automargin": True, "zeroline": False, "rangemode": "tozero", "title": {"text": across, "standoff": 8}},
-        yaxis={"automargin": True, "zeroline": False, "rangemode": "tozero", "title": {"text": up, "standoff": 8}},
+        xaxis={
+            "automargin": True,
+            "zeroline": False,
+            "rangemode": "tozero",
+            "title": {"text": said(across), "standoff": 8},
+        },
+        yaxis={
+            "automargin": True,
+            "zeroline": False,
+            "rangemode": "tozero",
+            "title": {"text": said(up), "standoff": 8},
+        },
     )
     return drawn_json(figure)
+
+
+def _axis(title: str) -> dict[str, Any]:
+    return {
+        "automargin": True,
+        "zeroline": False,
+        "rangemode": "tozero",
+        "title": {"text": said(title), "standoff": 8},
+    }

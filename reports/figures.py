@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from profiler.model.diagnosis import Curve, Gap, KernelRow
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import Row, rows
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 
 RUN_A: Final = "#0072B2"
@@ -117,7 +118,7 @@ def kernels(every: tuple[KernelRow, ...], side: tuple[str, str]) -> dict[str, An
         )
     ]
     figure = go.Figure(bars, layout={"template": "none"})
-    _layout(figure, [row.category for row in categories], f"{scale.unit} per step")
+    _layout(figure, [row.category for row in categories], said("{unit} per step", unit=scale.unit))
     figure.update_layout(
         showlegend=True, legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}, margin={"t": 36}
     )
@@ -151,7 +152,7 @@ def lines(curves: Sequence[tuple[str, Curve]]) -> dict[str, Any]:
         height=260,
         **LEGEND_ABOVE,
         xaxis={
-            "title": {"text": "% of the requests" if shares else first.x_unit, "standoff": 8},
+            "title": {"text": said("% of the requests") if shares else said(first.x_unit), "standoff": 8},
             "automargin": True,
             "zeroline": False,
         },
@@ -236,7 +237,7 @@ def described(gap: Gap, side: tuple[str, str]) -> str:
     """The waterfall in one sentence, for who can't see it."""
     level, change = numbers.level_scale(gap), numbers.gap_scale(gap)
     parts = ", ".join(f"{row.label} {change.signed(row.gap)}" for row in rows(gap) if row.kind != "total")
-    return (
-        f"{wording.title(gap.metric)} from {side[0]} {level.full(gap.a)} to {side[1]} {level.full(gap.b)}: {parts}. "
-        "The numbers are in the table that follows."
-    )
+    return said(
+        "{metric} from {a} {x} to {b} {y}: {parts}. The numbers are in the table that follows.",
+        metric=wording.title(gap.metric), a=side[0], x=level.full(gap.a), b=side[1], y=level.full(gap.b), parts=parts,
+    )  # fmt: skip

@@ -51,7 +51,7 @@ def to_flamegraph_html(flames: Flames, names: tuple[str, ...], per: str) -> str:
         title=title,
         head=head,
         sections=[Drawn("flamegraph", "Flamegraph", content)],
-        scripts=[asset("report.js"), asset("flamegraph.js")],
+        scripts=[asset("report.js"), asset("canvas.js"), asset("flamegraph.js")],
         left_out=(f"{left:,} boxes below {SMALLEST:.2%}",) if left else (),
     )
 

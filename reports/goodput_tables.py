@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from profiler.model.diagnosis import Interval
-from profiler.model.goodput import Goodput, LoadPoint, RunCurve, Standing
+from profiler.model.document import Interval
+from profiler.model.goodput import Goodput, LoadPoint, Range, RunCurve, Standing
 from profiler.reports import numbers, wording
+from profiler.reports.language import named, said
 from profiler.reports.safe_text import plain
 
 PERCENTILES: Final = ("p50", "p90", "p99")
@@ -41,7 +42,7 @@ def tables(document: Goodput) -> list[Lines]:
         _ranges(document),
         _front(document),
     ]  # fmt: skip
-    return [one for one in every if one.rows]
+    return [Lines(named(one.title), [named(head) for head in one.columns], one.rows) for one in every if one.rows]
 
 
 def _loads(document: Goodput, run: RunCurve) -> Lines:
@@ -64,7 +65,9 @@ def _loads(document: Goodput, run: RunCurve) -> Lines:
 
 
 def _named(point: LoadPoint) -> str:
-    return plain(point.label) + (f" ({point.repeats} repeats)" if point.repeats > 1 else "")
+    return said(plain(point.label)) + (
+        said(" ({count} repeats)", count=str(point.repeats)) if point.repeats > 1 else ""
+    )
 
 
 def _engine(run: RunCurve) -> str:
@@ -77,9 +80,10 @@ def _figure(value: float | None) -> str:
 
 def _share(point: LoadPoint) -> str:
     if point.attainment is None or point.attainment_interval is None:
-        return wording.NOT_KNOWN
+        return said(wording.NOT_KNOWN)
     low, high = point.attainment_interval
-    return f"{numbers.percent(point.attainment)} ({numbers.percent(low)} to {numbers.percent(high)})"
+    bounds = said("{low} to {high}", low=numbers.percent(low), high=numbers.percent(high))
+    return f"{numbers.percent(point.attainment)} ({bounds})"
 
 
 def _bounded(value: float | None, interval: Interval | None) -> str:
@@ -104,13 +108,13 @@ def _latencies(run: RunCurve) -> Lines:
 
 
 def _reached(document: Goodput) -> Lines:
-    said = {"interpolated": "", "at least": " or more", "below the lowest load": "below the lowest load measured"}
+    words = {"interpolated": "", "at least": " or more", "below the lowest load": "below the lowest load measured"}
     rows = []
     for run in document.runs:
         cells = [plain(run.name)]
         for one in run.reached:
             known = _bounded(one.rate, one.interval) if one.rate is not None else ""
-            cells.append((known + said.get(one.kind, wording.NOT_KNOWN)).strip())
+            cells.append(known + said(words.get(one.kind, wording.NOT_KNOWN)))
         if run.reached:
             rows.append(cells)
     targets = [f"{one.attainment:.0%} of requests" for one in (document.runs[0].reached if document.runs else ())]
@@ -124,18 +128,23 @@ def _standings(title: str, document: Goodput, standings: tuple[Standing, ...]) -
         scale = numbers.scale_for("", *one.values)
         unit = one.unit if one.metric == "goodput" else document.throughput_unit
         values = [wording.NO_SHARE if value is None else scale.plain(value) for value in one.values]
-        leads = wording.NO_DIFFERENCE if one.leader is None else plain(one.leader)
-        rows.append([f"{_figure(one.at)} {one.axis}", f"{one.metric}, {unit}", *values, leads])
+        leads = said(wording.NO_DIFFERENCE) if one.leader is None else plain(one.leader)
+        rows.append([f"{_figure(one.at)} {said(one.axis)}", f"{said(one.metric)}, {unit}", *values, leads])
     return Lines(title, columns, rows)
 
 
 def _ranges(document: Goodput) -> Lines:
     rows = [
-        [f"{_figure(one.low)}{f' to {_figure(one.high)}' if one.high > one.low else ''} {one.axis}",
-         wording.NO_DIFFERENCE if one.leader is None else plain(one.leader)]
+        [f"{_span(one)} {said(one.axis)}",
+         said(wording.NO_DIFFERENCE) if one.leader is None else plain(one.leader)]
         for one in document.ranges
     ]  # fmt: skip
     return Lines("Who leads where", ["range", "leads"], rows)
+
+
+def _span(one: Range) -> str:
+    low, high = _figure(one.low), _figure(one.high)
+    return low if one.high <= one.low else said("{low} to {high}", low=low, high=high)
 
 
 def _front(document: Goodput) -> Lines:

@@ -11,13 +11,17 @@ from profiler.reports.sections import (
     fairness,
     gaps,
     kernels,
+    loads,
     measurement,
     metrics,
     over_time,
     problems,
     recommendations,
+    summary,
+    timelines,
     verdict,
 )
+from profiler.reports.translated import translated
 from profiler.reports.trimming import LIMITS, trim
 
 _LARGEST: Final = 3_000_000
@@ -25,9 +29,12 @@ _LARGEST: Final = 3_000_000
 # read top down; the verdict stands above them
 _SECTIONS: Final[tuple[Section, ...]] = (
     gaps.SECTION,
+    timelines.SECTION,
     kernels.SECTION,
     over_time.OVER_TIME,
     over_time.LATENCY,
+    loads.SECTION,
+    summary.SECTION,
     metrics.SECTION,
     fairness.SECTION,
     recommendations.SECTION,
@@ -39,9 +46,9 @@ _SECTIONS: Final[tuple[Section, ...]] = (
 
 def to_html(diagnosis: Diagnosis) -> str:
     """The whole page. Long lists are cut until it is at most 3 MB; what was cut is said on the page."""
-    page = ""
+    page, shown = "", translated(diagnosis)
     for limits in LIMITS:
-        page = _page(*trim(diagnosis, limits))
+        page = _page(*trim(shown, limits))
         if len(page.encode()) <= _LARGEST:
             break
     return page
@@ -54,6 +61,6 @@ def _page(diagnosis: Diagnosis, left_out: tuple[str, ...]) -> str:
         title=" and ".join(dict.fromkeys(names(diagnosis))),
         head=verdict.draw(diagnosis),
         sections=[section for section in drawn if section.content],
-        scripts=[asset("plotly-basic.min.js"), asset("report.js")],
+        scripts=[asset(name) for name in ("plotly-basic.min.js", "report.js", "canvas.js", "timeline.js")],
         left_out=left_out,
     )

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from profiler.model.diagnosis import Diagnosis, Gap
+from profiler.model.diagnosis import Diagnosis, Gap, Prediction
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
+from profiler.reports.translated import translated
 
 _LIMIT: Final = 60_000
 _FEW: Final = 20
@@ -32,12 +34,13 @@ def escape(text: str, limit: int = _FIELD) -> str:
 
 def to_markdown(diagnosis: Diagnosis) -> str:
     """Verdict, the gap's table, the other metrics, fairness, recommendations, problems and what is missing."""
-    blocks = [_verdict(diagnosis), *_gaps(diagnosis), *_rest(diagnosis)]
+    shown = translated(diagnosis)
+    blocks = [_verdict(shown), *_gaps(shown), *_rest(shown)]
     kept, length = [], 0
     for block in blocks:
         length += len(block) + 2
         if length > _LIMIT - 200:
-            kept.append(wording.CUT_SHORT)
+            kept.append(said(wording.CUT_SHORT))
             break
         kept.append(block)
     return "\n\n".join(kept) + "\n"
@@ -46,11 +49,12 @@ def to_markdown(diagnosis: Diagnosis) -> str:
 def _verdict(diagnosis: Diagnosis) -> str:
     verdict = diagnosis.verdict
     headline, rest = (escape(text, 4 * _FIELD).strip() for text in parted(verdict))
-    lines = [f"**{headline or wording.STATUS[verdict.status]}**", *([rest] if rest else [])]
+    lines = [f"**{headline or said(wording.STATUS[verdict.status])}**", *([rest] if rest else [])]
     lines += [escape(reason, 2 * _FIELD) for reason in verdict.reasons[:_FEW]]
     if verdict.status != "winner":
-        lines.append(f"Verdict: {wording.STATUS[verdict.status]}.")
-    lines += [f"{escape(run.name)} is {wording.SIMULATED}." for run in diagnosis.runs[:_FEW] if run.simulated]
+        lines.append(said("Verdict: {status}.", status=said(wording.STATUS[verdict.status])))
+    simulated = [escape(run.name) for run in diagnosis.runs[:_FEW] if run.simulated]
+    lines += [said("{run} is simulated: not measured on a real engine.", run=name) for name in simulated]
     return "\n\n".join(lines)
 
 
@@ -59,7 +63,7 @@ def _gaps(diagnosis: Diagnosis) -> list[str]:
     side = names(diagnosis)
     blocks = [_breakdown(gap, side) for gap in gaps[:1]]
     if gaps[1:]:
-        blocks.append("\n".join(["#### Other metrics", "", *_others(gaps[1 : 1 + _FEW], side)]))
+        blocks.append("\n".join([f"#### {said('Other metrics')}", "", *_others(gaps[1 : 1 + _FEW], side)]))
     return blocks
 
 
@@ -74,7 +78,7 @@ def _breakdown(gap: Gap, side: tuple[str, str]) -> str:
         f"{scale.signed(gap.gap)} {escape(scale.unit)} "
         f"({relative}; {numbers.level(scale.interval(gap.interval))}); {escape(wording.outcome(gap, *side))}"
     )
-    titles = ["cause", f"gap, {escape(scale.unit)}", "share", wording.INTERVAL]
+    titles = [said("cause"), f"{said('gap')}, {escape(scale.unit)}", said("share"), said(wording.INTERVAL)]
     titles += [f"{token.unit}/token"] if additive else []
     body = []
     for row in every:
@@ -83,7 +87,7 @@ def _breakdown(gap: Gap, side: tuple[str, str]) -> str:
         cells += [token.signed(row.per_token)] if additive else []
         cells = [f"**{cell}**" for cell in cells] if row.kind == "total" else cells
         body.append([*cells, escape(row.summary)])
-    lines = table([*titles, "why"], body, figures=len(titles) - 1)
+    lines = table([*titles, said("why")], body, figures=len(titles) - 1)
     return "\n".join([f"#### {escape(wording.title(gap.metric))}", "", head, "", *lines])
 
 
@@ -99,30 +103,37 @@ def _others(gaps: Iterable[Gap], side: tuple[str, str]) -> list[str]:
         ]
         cells += [numbers.signed_percent(gap.relative), scale.interval(gap.interval), wording.outcome(gap, *side)]
         body.append([escape(cell, 80) for cell in cells])
-    titles = ["metric", escape(side[0], 60), escape(side[1], 60), "gap", "relative", wording.INTERVAL, ""]
+    titles = [
+        said("metric"),
+        escape(side[0], 60),
+        escape(side[1], 60),
+        said("gap"),
+        said("relative"),
+        said(wording.INTERVAL),
+        "",
+    ]
     return table(titles, body, figures=5)
 
 
 def _rest(diagnosis: Diagnosis) -> list[str]:
     rules = [rule for rule in ordered_rules(diagnosis.fairness) if rule.status in ("fail", "unknown")]
     fairness = [
-        f"**{rule.status}** {escape(rule.rule)} ({rule.severity}): {escape(rule.detail)}"
-        + (f"; to fix: {escape(rule.fix)}" if rule.fix else "")
+        f"**{said(rule.status)}** {escape(rule.rule)} ({said(rule.severity)}): {escape(rule.detail)}"
+        + (f"; {said('to fix:')} {escape(rule.fix)}" if rule.fix else "")
         for rule in rules
     ]
     knobs = [
         f"{escape(knob.run)}: **{escape(f'{knob.flag} {knob.to or str()}'.strip())}** "
         + "; ".join(
-            f"{escape(wording.metric(name))} {numbers.signed_percent(value.change)} "
-            f"({numbers.level(' to '.join(map(numbers.signed_percent, value.interval)))})"
+            f"{escape(wording.metric(name))} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
             for name, value in list(knob.predicted.items())[:_FEW]
         )
         + f". {escape(knob.why)}"
         for knob in diagnosis.recommendations
     ]
     problems = [
-        f"**{escape(problem.severity, 40)}** {escape(problem.run)}/{escape(problem.file)}: {escape(problem.detail)}"
-        + (f" (at {escape(problem.place)})" if problem.place else "")
+        f"**{escape(said(problem.severity), 40)}** {escape(f'{problem.run}/{problem.file}')}: {escape(problem.detail)}"
+        + (said(" (at {place})", place=escape(problem.place)) if problem.place else "")
         for problem in ordered_problems(diagnosis.problems)
         if problem.severity != "info"
     ]
@@ -135,12 +146,17 @@ def _rest(diagnosis: Diagnosis) -> list[str]:
     ]
 
 
+def _range(value: Prediction) -> str:
+    low, high = map(numbers.signed_percent, value.interval)
+    return said("{low} to {high}", low=low, high=high)
+
+
 def _list(title: str, lines: list[str]) -> list[str]:
     if not lines:
         return []
     shown = [f"- {line}" for line in lines[:_FEW]]
     shown += [f"- {wording.more(len(lines) - _FEW)}"] if len(lines) > _FEW else []
-    return ["\n".join([f"#### {title}", "", *shown])]
+    return ["\n".join([f"#### {said(title)}", "", *shown])]
 
 
 def table(titles: list[str], body: list[list[str]], figures: int) -> list[str]:

@@ -9,8 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from profiler.model.diagnosis import Gap, Interval
+from profiler.model.diagnosis import Gap
+from profiler.model.document import Interval
 from profiler.reports import wording
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 
 _SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -35,13 +37,13 @@ class Scale:
     def plain(self, value: float | None) -> str:
         """The number without its unit."""
         if value is None or not math.isfinite(value):
-            return wording.NOT_KNOWN
+            return said(wording.NOT_KNOWN)
         return _fixed(value / self.divisor, self.decimals)
 
     def signed(self, value: float | None) -> str:
         """The number with its sign; zero has none."""
         text = self.plain(value)
-        return text if text[0] in "-n" or not any(digit in "123456789" for digit in text) else f"+{text}"
+        return text if text[0] == "-" or not any(digit in "123456789" for digit in text) else f"+{text}"
 
     def full(self, value: float | None) -> str:
         """The number with its unit."""
@@ -50,8 +52,8 @@ class Scale:
     def interval(self, bounds: Interval | None) -> str:
         """``-2,190 to -2,095``."""
         if bounds is None or not all(map(math.isfinite, bounds)):
-            return wording.NOT_KNOWN
-        return f"{self.plain(bounds[0])} to {self.plain(bounds[1])}"
+            return said(wording.NOT_KNOWN)
+        return said("{low} to {high}", low=self.plain(bounds[0]), high=self.plain(bounds[1]))
 
 
 def scale_for(unit: str, *values: float | None) -> Scale:
@@ -88,7 +90,7 @@ def level_scale(gap: Gap) -> Scale:
 def quantity(value: float | str | None, unit: str) -> str:
     """A single value with its unit: ``0.86 ms``, ``94.0%``, ``38 sequences``, or the text itself."""
     if value is None:
-        return wording.NOT_KNOWN
+        return said(wording.NOT_KNOWN)
     if isinstance(value, str):
         return plain(value)
     # Next to its name a bare number reads as a count.
@@ -107,11 +109,11 @@ def signed_percent(fraction: float | None) -> str:
 
 def level(interval: str) -> str:
     """An interval with its level in front: ``95%: 35.4 to 37.0``."""
-    return interval if interval == wording.NOT_KNOWN else f"95%: {interval}"
+    return interval if interval == said(wording.NOT_KNOWN) else f"95%: {interval}"
 
 
 def _join(number: str, unit: str) -> str:
-    if number == wording.NOT_KNOWN or not unit:
+    if number == said(wording.NOT_KNOWN) or not unit:
         return number
     return f"{number}{unit}" if unit == "%" else f"{number} {unit}"
 

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from profiler.model.diagnosis import Diagnosis
-from profiler.reports import numbers, wording
+from profiler.reports import language, numbers, wording
 from profiler.reports.safe_text import plain
 
 _ROOM: Final = Path(__file__).parent
@@ -106,7 +106,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["prose"] = _prose
-    environment.globals.update(wording=wording, numbers=numbers)
+    environment.globals.update(wording=wording, numbers=numbers, _=language.said, lang=language.tag)
     return environment
 
 

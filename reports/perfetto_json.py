@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from profiler.analyzers.idle import Gaps
 from profiler.analyzers.layers import ROLES
 from profiler.analyzers.typical import Excerpt
+from profiler.analyzers.waits import waits
 from profiler.model.counters import GpuCounters
 from profiler.model.trace import NO_ID, EventTable, Kind
 from profiler.reports.safe_text import plain
@@ -120,26 +120,10 @@ def _device(part: Excerpt, pid: int) -> Iterator[Event]:
 
 def _idle(part: Excerpt, pid: int) -> Iterator[Event]:
     """One slice a gap, named by its largest cause, all causes as arguments."""
-    swept, gaps = part.view.swept, part.view.gaps
     yield _title("thread_name", pid, 1, "why the device waited")
-    causes = _by_event(gaps)
-    inside = np.flatnonzero((swept.gap_end > part.start) & (swept.gap_start < part.end))
-    after = np.searchsorted(part.view.events.start, swept.gap_end[inside])
-    for gap, event in zip(inside.tolist(), after.tolist(), strict=True):
-        found = causes.get(event, {"not known": 0.0})
-        largest = max(found, key=lambda cause: found[cause])
-        start, end = int(swept.gap_start[gap]), int(swept.gap_end[gap])
-        extra = {cause: f"{ns / 1e3:.3f} us" for cause, ns in found.items()}
-        yield _slice(largest, "idle", pid, 1, max(start, part.start), end, part, extra)
-
-
-def _by_event(gaps: Gaps) -> dict[int, dict[str, float]]:
-    found: dict[int, dict[str, float]] = {}
-    for event, code, ns in zip(gaps.event.tolist(), gaps.code.tolist(), gaps.nanoseconds.tolist(), strict=True):
-        row = found.setdefault(event, {})
-        cause = gaps.causes[code]
-        row[cause] = row.get(cause, 0.0) + ns
-    return found
+    for gap in waits(part.view, part.start, part.end):
+        extra = {cause: f"{ns / 1e3:.3f} us" for cause, ns in gap.causes.items()}
+        yield _slice(gap.largest, "idle", pid, 1, max(gap.start, part.start), gap.end, part, extra)
 
 
 def _counters(side: Side, part: Excerpt, pid: int) -> Iterator[Event]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from profiler.model.diagnosis import Cause, Diagnosis, DocumentProblem, FairnessRule, Gap
+from profiler.model.diagnosis import Cause, Diagnosis, FairnessRule, Gap, Prediction
+from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Inspection
 from profiler.reports import numbers, terminal_tables, wording
 from profiler.reports.breakdown import counted, names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
+from profiler.reports.translated import translated
 
 _MARK = {"error": "red", "warning": "yellow", "fail": "red", "unknown": "yellow"}
 _FEW, _MANY = 5, 50
@@ -22,6 +26,7 @@ _MOST_FIGURES = 12
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> None:
     """The verdict, the gap as a table that adds up, what is not fair, what was wrong and what was missing."""
+    diagnosis = translated(diagnosis)
     _verdict(diagnosis, console)
     side = names(diagnosis)
     gaps = ordered_gaps(diagnosis)
@@ -95,16 +100,18 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
 def _verdict(diagnosis: Diagnosis, console: Console) -> None:
     verdict = diagnosis.verdict
     headline, rest = parted(verdict)
-    console.print(Text(plain(headline) or wording.STATUS[verdict.status], "bold"))
+    console.print(Text(plain(headline) or said(wording.STATUS[verdict.status]), "bold"))
     if rest:
         console.print(Text(plain(rest)))
     for reason in verdict.reasons:
         console.print(Text(plain(reason)))
     if verdict.status != "winner":
-        console.print(Text(f"Verdict: {wording.STATUS[verdict.status]}.", "yellow"))
+        console.print(Text(said("Verdict: {status}.", status=said(wording.STATUS[verdict.status])), "yellow"))
     for run in diagnosis.runs:
         if run.simulated:
-            console.print(Text(f"{plain(run.name)} is {wording.SIMULATED}.", "yellow"))
+            console.print(
+                Text(said("{run} is simulated: not measured on a real engine.", run=plain(run.name)), "yellow")
+            )
 
 
 def _gap(gap: Gap, side: tuple[str, str], console: Console, verbose: bool) -> None:
@@ -124,7 +131,7 @@ def _gap(gap: Gap, side: tuple[str, str], console: Console, verbose: bool) -> No
         if row.cause is not None and (row.cause.evidence or row.cause.parts):
             _evidence(row.label, row.cause, gap, side, console)
     if gap.unexplained.parts:
-        console.print(Text(f"\n  {wording.UNEXPLAINED}", "bold"))
+        console.print(Text(f"\n  {said(wording.UNEXPLAINED)}", "bold"))
         console.print(_indented(terminal_tables.parts(gap.unexplained.parts, change), 2))
 
 
@@ -143,9 +150,9 @@ def _fairness(rules: Iterable[FairnessRule], console: Console, side: tuple[str, 
         return
     _heading(console, "Fairness", counted(every))
     for rule in shown:
-        _marked(console, rule.status, f"{rule.rule} ({rule.severity})", rule.detail)
+        _marked(console, rule.status, f"{rule.rule} ({said(rule.severity)})", rule.detail)
         if rule.fix and rule.status != "pass":
-            console.print(_indented(Text(plain(f"to fix: {rule.fix}")), 4))
+            console.print(_indented(Text(plain(f"{said('to fix:')} {rule.fix}")), 4))
         if verbose and rule.evidence:
             console.print(_indented(terminal_tables.evidence(rule.evidence, side), 4))
 
@@ -156,16 +163,20 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
     _heading(console, "Recommendations")
     for knob in diagnosis.recommendations:
         change = f"{knob.flag} {knob.to or ''}".strip()
-        was = f" (now {knob.current})" if knob.current is not None else ""
+        was = said(" (now {value})", value=knob.current) if knob.current is not None else ""
         predicted = "; ".join(
-            f"{wording.metric(name)} {numbers.signed_percent(value.change)} "
-            f"({numbers.level(' to '.join(numbers.signed_percent(bound) for bound in value.interval))})"
+            f"{wording.metric(name)} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
             for name, value in knob.predicted.items()
         )
         console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(was)))
-        for line in (predicted, knob.why, f"check: {knob.check}" if knob.check else ""):
+        for line in (predicted, knob.why, f"{said('check:')} {knob.check}" if knob.check else ""):
             if line:
                 console.print(_indented(Text(plain(line)), 4))
+
+
+def _range(value: Prediction) -> str:
+    low, high = map(numbers.signed_percent, value.interval)
+    return said("{low} to {high}", low=low, high=high)
 
 
 def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bool) -> None:
@@ -176,8 +187,8 @@ def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bo
         return
     _heading(console, "Problems in the files")
     for problem in shown:
-        place = f" (at {problem.place})" if problem.place else ""
-        times = f" [{problem.count:,} times]" if problem.count > 1 else ""
+        place = said(" (at {place})", place=problem.place) if problem.place else ""
+        times = said(" [{count} times]", count=f"{problem.count:,}") if problem.count > 1 else ""
         _marked(console, problem.severity, f"{problem.run}/{problem.file}", f"{problem.detail}{place}{times}")
     if len(every) > len(shown):
         console.print(Text(f"  {wording.more(len(every) - len(shown))}", "dim"))
@@ -185,7 +196,7 @@ def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bo
 
 def _marked(console: Console, mark: str, subject: str, detail: str) -> None:
     style = _MARK.get(mark, "dim")
-    line = Text.assemble((plain(mark), style), " ", (plain(subject), "bold"), ": ", plain(detail))
+    line = Text.assemble((plain(said(mark)), style), " ", (plain(subject), "bold"), ": ", plain(detail))
     console.print(_indented(line, 2))
 
 
@@ -200,8 +211,8 @@ def _list(console: Console, title: str, lines: tuple[str, ...], limit: int) -> N
 
 
 def _heading(console: Console, title: str, detail: str = "") -> None:
-    name, rest = plain(title), plain(detail)
-    fits = len(name) + len(rest) + 2 <= console.width
+    name, rest = plain(said(title)), plain(detail)
+    fits = cell_len(name) + cell_len(rest) + 2 <= console.width
     console.print()
     console.print(Text.assemble((name, "bold cyan"), ("  " if fits else "\n") if rest else "", rest))
 

@@ -21,6 +21,7 @@ from profiler.model.inspection import (
 )
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import Row, rows
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 
 _WIDE = 120
@@ -36,11 +37,11 @@ def breakdown(gap: Gap, width: int) -> Iterator[RenderableType]:
     scale = numbers.gap_scale(gap)
     token = numbers.scale_for("s", *(row.per_token for row in every))
     additive = any(row.per_token is not None for row in every if row.kind != "total")
-    table = _table("cause", f"gap, {scale.unit}" if scale.unit else "gap", "share", wording.INTERVAL)
+    table = _table("cause", _gap(scale), "share", wording.INTERVAL)
     if additive:
         table.add_column(Text(f"{token.unit}/token"), justify="right", no_wrap=True)
     if wide:
-        table.add_column(Text("why"), overflow="fold", ratio=1)
+        table.add_column(Text(said("why")), overflow="fold", ratio=1)
     for row in every:
         cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), interval(row, scale)]
         cells += [token.signed(row.per_token)] if additive else []
@@ -68,7 +69,7 @@ def gaps(every: Sequence[Gap], side: tuple[str, str], width: int) -> Table:
 def evidence(every: Iterable[Evidence], side: tuple[str, str]) -> Table:
     """Both runs' numbers side by side, with the file they were read from."""
     table = _table("evidence", *side)
-    table.add_column(Text("source"), overflow="fold", style="dim")
+    table.add_column(Text(said("source")), overflow="fold", style="dim")
     for item in every:
         values = (numbers.quantity(item.a, item.unit), numbers.quantity(item.b, item.unit))
         table.add_row(*_texts([item.name, *values, item.source]))
@@ -77,7 +78,7 @@ def evidence(every: Iterable[Evidence], side: tuple[str, str]) -> Table:
 
 def parts(every: Iterable[Part], scale: numbers.Scale) -> Table:
     """The second level of a cause."""
-    table = _table("part", f"gap, {scale.unit}" if scale.unit else "gap", "share", wording.INTERVAL)
+    table = _table("part", _gap(scale), "share", wording.INTERVAL)
     for part in every:
         table.add_row(
             *_texts([part.name, scale.signed(part.gap), numbers.percent(part.share), scale.interval(part.interval)])
@@ -90,7 +91,10 @@ def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
     categories = [row for row in every if row.name is None]
     scale = numbers.scale_for("s", *(row.a_seconds for row in categories), *(row.b_seconds for row in categories))
     table = _table(
-        "category", *(f"{name}, {scale.unit}" for name in side), "difference", *(f"{n}, calls" for n in side)
+        "category",
+        *(f"{name}, {scale.unit}" for name in side),
+        "difference",
+        *(said("{run}, calls", run=n) for n in side),
     )
     for row in categories:
         table.add_row(
@@ -188,7 +192,7 @@ def figures(every: Iterable[Figure], verbose: bool) -> Table:
     table = _table("figure", "value")
     table.add_column(Text("detail"), overflow="fold", style="dim")
     if verbose:
-        table.add_column(Text("source"), overflow="fold", style="dim")
+        table.add_column(Text(said("source")), overflow="fold", style="dim")
     for item in every:
         cells = [item.name, numbers.quantity(item.value, item.unit), item.detail]
         table.add_row(*_texts([*cells, item.source] if verbose else cells))
@@ -267,11 +271,15 @@ def _summaries(every: Iterable[Row]) -> Iterator[RenderableType]:
         yield table
 
 
+def _gap(scale: numbers.Scale) -> str:
+    return f"{said('gap')}, {scale.unit}" if scale.unit else "gap"
+
+
 def _table(name: str, *figures: str) -> Table:
     table = Table(box=_RULES, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1))
-    table.add_column(Text(plain(name)), overflow="fold")
+    table.add_column(Text(plain(said(name))), overflow="fold")
     for figure in figures:
-        table.add_column(Text(plain(figure, _HEADER)), justify="right", overflow="fold")
+        table.add_column(Text(plain(said(figure), _HEADER)), justify="right", overflow="fold")
     return table
 
 

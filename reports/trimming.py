@@ -10,8 +10,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from profiler.model.diagnosis import Cause, Diagnosis, Gap, KernelRow, Unexplained
+from profiler.model.goodput import Goodput
 from profiler.reports import wording
 from profiler.reports.breakdown import ordered_gaps, ordered_problems, ordered_rules
+from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 
 T = TypeVar("T")
@@ -25,10 +27,11 @@ class Limits:
     kernels: int
     gaps: int
     name: int
+    timelines: int
 
 
 # from what a reader may want to what always fits
-LIMITS: Final = (Limits(100, 600, 40, 400), Limits(30, 150, 12, 200), Limits(4, 10, 2, 100))
+LIMITS: Final = (Limits(100, 600, 40, 400, 2), Limits(30, 150, 12, 200, 1), Limits(4, 10, 2, 100, 0))
 
 
 def trim(diagnosis: Diagnosis, limits: Limits) -> tuple[Diagnosis, tuple[str, ...]]:
@@ -37,7 +40,9 @@ def trim(diagnosis: Diagnosis, limits: Limits) -> tuple[Diagnosis, tuple[str, ..
 
     def head(items: Sequence[T], what: str, most: int = limits.lines) -> tuple[T, ...]:
         if len(items) > most:
-            cut.append(f"{len(items) - most:,} of {len(items):,} {what}")
+            cut.append(
+                said("{left} of {all} {what}", left=f"{len(items) - most:,}", all=f"{len(items):,}", what=said(what))
+            )
         return tuple(items[:most])
 
     shorter = msgspec.structs.replace(
@@ -53,9 +58,19 @@ def trim(diagnosis: Diagnosis, limits: Limits) -> tuple[Diagnosis, tuple[str, ..
         problems=head(ordered_problems(diagnosis.problems), "problems"),
         kernels=_kernels(diagnosis.kernels, limits),
         missing=head(diagnosis.missing, "missing pieces of evidence"),
+        timelines=head(diagnosis.timelines, "timelines", limits.timelines),
+        loads=_loads(diagnosis.loads, limits.lines, cut),
         method=head(diagnosis.method, "notes on the method"),
     )
     return shorter, tuple(cut)
+
+
+def _loads(loads: Goodput | None, most: int, cut: list[str]) -> Goodput | None:
+    """All of it, or nothing: a part of a curve would be another curve."""
+    if loads is None or max((len(run.points) for run in loads.runs), default=0) <= most:
+        return loads
+    cut.append(said("the curves against load"))
+    return None
 
 
 def _head(values: dict[str, T], most: int) -> dict[str, T]:

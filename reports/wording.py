@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from profiler.model.diagnosis import CauseName, Gap
+from profiler.reports.language import said
 
 NOT_KNOWN: Final = "not known"
 NO_SHARE: Final = "–"
@@ -56,7 +57,7 @@ _SECONDS: Final = ("ttft", "tpot", "itl", "e2e", "latency", "duration", "delay",
 
 def metric(name: str) -> str:
     """A metric's name as it is read aloud: ``p99_ttft`` -> ``p99 TTFT``."""
-    return " ".join(_WORD.get(word, word) for word in name.split("_")) or name
+    return said(" ".join(_WORD.get(word, word) for word in name.split("_")) or name)
 
 
 def title(name: str) -> str:
@@ -79,10 +80,10 @@ def metric_unit(name: str) -> str:
 def outcome(gap: Gap, a: str, b: str) -> str:
     """What the gap's interval says, in three words."""
     if gap.winner is None:
-        return NO_DIFFERENCE if gap.interval is not None else "no winner named"
-    return f"{a if gap.winner == 'a' else b} is better"
+        return said(NO_DIFFERENCE if gap.interval is not None else "no winner named")
+    return said("{run} is better", run=a if gap.winner == "a" else b)
 
 
 def more(hidden: int) -> str:
     """The line that stands for what a cap left out."""
-    return f"and {hidden:,} more"
+    return said("and {hidden} more", hidden=f"{hidden:,}")

@@ -39,7 +39,13 @@ if TYPE_CHECKING:
     help="Exit with 1 where it holds for B against A: 'output_throughput < -3%', 'mean_ttft > 50ms'.",
 )
 @click.option("--anonymize", is_flag=True, help="Leave out paths, hosts, addresses and user names.")
-@click.option("--lang", type=click.Choice(["en"]), default="en", show_default=True, help="Language of the texts.")
+@click.option(
+    "--lang",
+    type=click.Choice(["en", "zh"]),
+    default="en",
+    show_default=True,
+    help="Language of the terminal page, of --html and of --markdown; --json is always English.",
+)
 @common_options
 @pass_state
 def command(
@@ -63,7 +69,6 @@ def command(
     Example:
       profiler diagnose run-A run-B --html report.html --fail-if 'output_throughput < -3%'
     """  # fmt: skip
-    del lang
     if len(runs) < 2:
         raise UsageError(f"diagnose needs two runs, and got {runs[0]} alone. Name the run to compare it with")
     from profiler import registry
@@ -82,15 +87,20 @@ def command(
 
         documents = [anonymized(document) for document in documents]
     _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
+    from profiler.reports.language import speaking
+
     # Files first: a reader of the terminal page may leave early (head, less).
     for target, render in ((html, _html), (json, _json), (markdown, _markdown)):
         if target is not None:
-            _write(target, [render(document) for document in documents], state)
+            with speaking(lang):
+                texts = [render(document) for document in documents]
+            _write(target, texts, state)
     if not any(str(target) == "-" for target in (html, json, markdown)):
         from profiler.reports.terminal import print_diagnosis
 
-        for document in documents:
-            print_diagnosis(document, state.out, state.verbose)
+        with speaking(lang):
+            for document in documents:
+                print_diagnosis(document, state.out, state.verbose)
     failed = [gate for gate in gates for d in documents for gap in d.gaps if gap.metric == gate.metric
               and gate.fails(gap)]  # fmt: skip
     for gate in failed:

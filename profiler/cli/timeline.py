@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.errors import MissingEvidence
+from profiler.cli.quantities import Duration
+from profiler.errors import MissingEvidence, UsageError
 
 if TYPE_CHECKING:
     from profiler.analyzers.typical import Excerpt
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Consecutive steps around the typical one.",
 )
+@click.option(
+    "--at",
+    type=Duration(),
+    metavar="TIME",
+    help="Begin with the step that RUN is in so long after its trace's first event, such as 1.25s.",
+)
 @click.option("--whole", is_flag=True, help="Everything that the traces hold.")
 @click.option("--python", is_flag=True, help="Python frames too.")
 @click.option(
@@ -37,22 +44,27 @@ if TYPE_CHECKING:
 @common_options
 @pass_state
 def command(
-    state: State, run: Path, against: Path | None, steps: int, whole: bool, python: bool, out: Path | None
-) -> int:
+    state: State, run: Path, against: Path | None, steps: int, at: float | None, whole: bool, python: bool,
+    out: Path | None,
+) -> int:  # fmt: skip
     """Write typical steps of RUN, with the causes of idle time, as a file for ui.perfetto.dev.
 
-    Two runs are aligned at the first kernel of a step that carries the same batch, or the nearest that there is.
+    Two runs are aligned at the first kernel of a step that carries the same batch, or the nearest that there is. The
+    file begins where its first step does: with --at that is the moment that a report names.
 
     \b
     Example:
       profiler timeline run-A
       profiler timeline run-B --against run-A --steps 4 --out steps.json.gz
-    """
+      profiler timeline run-B --at 1.25s
+    """  # fmt: skip
     from profiler.cli.reading import read_run
     from profiler.reports.perfetto_json import Side, to_perfetto
 
+    if whole and at is not None:
+        raise UsageError("--at names a step, and --whole takes everything. Give one of them")
     opened = read_run(run, state)
-    parts = _excerpts(opened, steps, whole, None)
+    parts = _excerpts(opened, steps, whole, None, at)
     sides = [Side(opened.name, parts, opened.counters)]
     if against is not None:
         other = read_run(against, state)
@@ -67,12 +79,12 @@ def command(
     return EXIT_INCOMPLETE if state.incomplete else 0
 
 
-def _excerpts(run: Run, steps: int, everything: bool, like: StepLabel | None) -> list[Excerpt]:
+def _excerpts(run: Run, steps: int, everything: bool, like: StepLabel | None, at: float | None = None) -> list[Excerpt]:
     from profiler.analyzers.device_view import views_of
     from profiler.analyzers.typical import excerpt, whole
 
     views = [view for trace in run.traces for view in views_of(trace)]
-    found = [whole(view) if everything else excerpt(view, steps, like) for view in views]
+    found = [whole(view) if everything else excerpt(view, steps, like, at) for view in views]
     parts = [part for part in found if part is not None]
     if not parts:
         what = "no step in a trace (take everything with --whole)" if views else "no trace with work in it"

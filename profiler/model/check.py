@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from profiler.model.diagnosis import DocumentProblem, FairnessRule, RunSummary
+from profiler.model.diagnosis import FairnessRule, RunSummary
+from profiler.model.document import DocumentProblem
 
 SCHEMA: Final = "profiler.check/1"
 

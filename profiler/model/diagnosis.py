@@ -9,6 +9,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from profiler.model.document import DocumentProblem, EngineRef, Interval
+from profiler.model.goodput import Goodput
+from profiler.model.timeline import Moment, StepPair
+
 SCHEMA: Final = "profiler.diagnosis/1"
 
 CauseName = Literal[
@@ -38,7 +42,6 @@ CAUSES: Final[tuple[CauseName, ...]] = (
 ALWAYS_SHOWN: Final = ("kernel", "cuda_graph", "scheduling", "batching")
 
 Winner = Literal["a", "b"]
-Interval = tuple[float, float]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -111,14 +114,6 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[Cause, ...]
     unexplained: Unexplained
     seconds_per_output_token: Additive | None = None
-
-
-class EngineRef(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine of a run and where that was read; name None where nothing in the run says."""
-
-    name: str | None
-    version: str | None
-    source: str
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,19 +201,24 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     b_calls: float | None
 
 
-class DocumentProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem of an input file, as the reader reported it."""
+SummaryTopic = Literal["model and hardware", "features", "service at this load", "operability", "not measured"]
 
-    run: str
-    file: str
-    severity: str
-    detail: str
-    place: str | None = None
-    count: int = 1
+
+class SummaryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the engineer's summary: both runs' values, each with the file it was read from; None: no file says."""
+
+    topic: SummaryTopic
+    name: str
+    unit: str
+    a: float | str | None
+    b: float | str | None
+    a_source: str
+    b_source: str
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole document. ``missing`` says, run by run, what was not there and what it would have told."""
+    """The whole document. ``missing`` says, run by run, what was not there and what it would have told; ``loads`` holds
+    all loads of both runs where a run has several, for the gaps are those of one."""
 
     schema: str
     runs: tuple[RunSummary, ...]
@@ -232,3 +232,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     method: tuple[str, ...] = ()
     roles: tuple[RoleRow, ...] = ()
     curves: tuple[Curve, ...] = ()
+    timelines: tuple[StepPair, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    loads: Goodput | None = None
+    summary: tuple[SummaryLine, ...] = ()

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from profiler.model.diagnosis import DocumentProblem, EngineRef, Interval
+from profiler.model.document import DocumentProblem, EngineRef, Interval
 
 SCHEMA: Final = "profiler.goodput/1"
 Axis = Literal["requests in flight", "requests/s", "tokens/s of one user"]

@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from profiler.model.diagnosis import DocumentProblem, EngineRef
+from profiler.model.document import DocumentProblem, EngineRef
 
 
 class InspectedFile(msgspec.Struct, frozen=True, kw_only=True):

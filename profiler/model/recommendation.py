@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from profiler.model.diagnosis import EngineRef, Prediction, Recommendation
+from profiler.model.diagnosis import Prediction, Recommendation
+from profiler.model.document import EngineRef
 
 RECOMMENDATION_SCHEMA: Final = "profiler.recommendation/1"
 WHATIF_SCHEMA: Final = "profiler.whatif/1"

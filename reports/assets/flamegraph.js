@@ -2,7 +2,6 @@
 (() => {
   const data = JSON.parse(document.getElementById("flame-data").textContent);
   const canvas = document.getElementById("flame");
-  const context = canvas.getContext("2d");
   const at = document.getElementById("flame-at");
   const found = document.getElementById("flame-found");
   const search = document.getElementById("flame-search");
@@ -22,11 +21,7 @@
 
   const label = (i) => data.frames[data.name[i]];
   const amount = (value) => {
-    if (data.unit === "s") {
-      const steps = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
-      const [size, unit] = steps.find(([s]) => Math.abs(value) >= s) || steps[3];
-      return `${(value / size).toPrecision(4)} ${unit}`;
-    }
+    if (data.unit === "s") return seconds(value);
     return `${value.toPrecision(6)} ${data.unit}`.trim();
   };
   const describe = (i) => {
@@ -55,21 +50,8 @@
     const [hue, shade] = hues.get(name);
     return `hsl(${hue} 70% ${dark ? 34 + shade : 72 + shade}%)`;
   };
-  const isDark = () => getComputedStyle(document.documentElement).colorScheme.trim() === "dark";
-
-  function draw() {
-    const ratio = window.devicePixelRatio || 1;
-    const wide = canvas.parentElement.clientWidth, high = (deepest + 1) * ROW + 2;
-    canvas.style.width = `${wide}px`;
-    canvas.width = Math.round(wide * ratio);
-    canvas.height = Math.round(high * ratio);
-    canvas.style.height = `${high}px`;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.font = "12px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    const dark = isDark();
-    const style = getComputedStyle(document.documentElement);
-    const ink = style.getPropertyValue("--ink").trim(), accent = style.getPropertyValue("--accent").trim();
+  const draw = surface(canvas, () => (deepest + 1) * ROW + 2, (context, wide, theme) => {
+    const { dark, ink, accent, paper } = theme;
     const scale = wide / span;
     for (let i = 0; i < count; i++) {
       const x = (left[i] - from) * scale, w = width[i] * scale;
@@ -94,13 +76,11 @@
         context.strokeRect(shownX + 0.5, y + 0.5, Math.max(shownW - 1.5, 0.5), ROW - 2);
       }
       if (shownW > 24) {
-        context.fillStyle = hit ? style.getPropertyValue("--paper").trim() : ink;
-        const room = Math.floor((shownW - 6) / 6.2);
-        const text = label(i);
-        context.fillText(text.length > room ? `${text.slice(0, Math.max(room - 1, 1))}…` : text, shownX + 3, y + ROW / 2);
+        context.fillStyle = hit ? paper : ink;
+        context.fillText(fitted(context, label(i), shownW - 6), shownX + 3, y + ROW / 2);
       }
     }
-  }
+  });
 
   function box(event) {
     const area = canvas.getBoundingClientRect();
@@ -144,9 +124,6 @@
     found.textContent = wanted ? `${boxes.toLocaleString("en")} boxes, ${((100 * share) / (width[0] || 1)).toFixed(2)}%` : "";
     draw();
   });
-  window.addEventListener("resize", draw);
-  document.getElementById("theme").addEventListener("click", draw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   zoom(0);
   canvas.dataset.ready = String(count);
 })();

@@ -17,6 +17,7 @@
     layout.font = { family: style.fontFamily, size: 13, color: ink };
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     const title = { ...layout.xaxis.title, font: { size: 12 } };
+    layout.yaxis = { ...layout.yaxis, title: { ...layout.yaxis.title, font: { size: 12 } } };
     layout.xaxis = { ...layout.xaxis, title, gridcolor: line, linecolor: line, nticks: layout.width < 480 ? 3 : 6, tickangle: 0 };
     return layout;
   }
@@ -33,7 +34,7 @@
 
   // Theme
   const theme = document.getElementById("theme");
-  const nameTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
+  const nameTheme = () => { const { light, dark, toLight, toDark } = theme.dataset; theme.textContent = isDark() ? light : dark; theme.setAttribute("aria-label", isDark() ? toLight : toDark); };
   theme.hidden = false;
   theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; nameTheme(); draw(); });
   dark.addEventListener("change", () => { nameTheme(); draw(); });

@@ -6,10 +6,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profiler.model.diagnosis import Diagnosis, Gap
+from profiler.model.diagnosis import CAUSES, Diagnosis, Gap
 from profiler.reports import figures, numbers, wording
 from profiler.reports.breakdown import names, ordered_gaps, rows
 from profiler.reports.page import Section, embedded, fragment
+from profiler.reports.sections.timelines import moments_of
 
 
 def draw(diagnosis: Diagnosis) -> Markup:
@@ -18,7 +19,8 @@ def draw(diagnosis: Diagnosis) -> Markup:
         return Markup("")
     side = names(diagnosis)
     panels = [_panel(gap, side, index) for index, gap in enumerate(ordered_gaps(diagnosis))]
-    return fragment("gaps.html.j2", panels=panels, side=side)
+    moments = {cause: moments_of(diagnosis, cause) for cause in CAUSES}
+    return fragment("gaps.html.j2", panels=panels, side=side, moments=moments)
 
 
 SECTION = Section("gap", "The gap", draw)

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports import numbers, wording
+from profiler.reports.language import said
 from profiler.reports.page import Section, fragment
 
 
@@ -23,7 +24,8 @@ def draw(diagnosis: Diagnosis) -> Markup:
         for name in _keys(run.metrics for run in runs)
     ]
     facts = [
-        (name, [run.facts.get(name, wording.NOT_KNOWN) for run in runs]) for name in _keys(run.facts for run in runs)
+        (name, [run.facts.get(name, said(wording.NOT_KNOWN)) for run in runs])
+        for name in _keys(run.facts for run in runs)
     ]
     if not metrics and not facts:
         return Markup("")

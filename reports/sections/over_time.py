@@ -10,6 +10,7 @@ from markupsafe import Markup
 from profiler.model.diagnosis import Curve, Diagnosis
 from profiler.reports import figures, numbers
 from profiler.reports.breakdown import names
+from profiler.reports.language import said
 from profiler.reports.page import Section, embedded, fragment
 
 _OVER_TIME: Final = ("sequences", "queue", "cache", "clock")
@@ -44,13 +45,14 @@ def _draw(diagnosis: Diagnosis, topics: tuple[str, ...]) -> Markup:
 def _panel(topic: str, curves: Sequence[Curve], side: tuple[str, str]) -> dict[str, Any]:
     first = curves[0]
     named = [(side[0] if curve.run == "a" else side[1], curve) for curve in curves]
+    runs = " / ".join(name for name, _ in named)
     return {
         "id": f"curve-{topic}",
         "title": first.title[0].upper() + first.title[1:],
         "figure": embedded(figures.lines(named)),
-        "described": f"{first.title} of {' and '.join(name for name, _ in named)}. The numbers are in the table below.",
+        "described": said("{title} of {runs}. The numbers are in the table below.", title=first.title, runs=runs),
         "columns": [
-            f"{name}: {'share of requests' if curve.x_unit == 'fraction' else 'at'}, {curve.title}"
+            f"{name}: {said('share of requests' if curve.x_unit == 'fraction' else 'at')}, {curve.title}"
             for name, curve in named
         ],
         "rows": [[_cell(curve, index) for _, curve in named] for index in range(_ROWS)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profiler.analyzers.anonymous import anonymized
-from profiler.model.diagnosis import DocumentProblem
+from profiler.model.document import DocumentProblem
 from profiler.reports.json_document import to_json
 from tests.reports import documents
 

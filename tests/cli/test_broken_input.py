@@ -15,7 +15,7 @@ import pytest
 
 from profiler import open_run
 from profiler.analyzers.inspection import inspect
-from profiler.model.diagnosis import DocumentProblem
+from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Inspection
 from tests.strategies import Built, document, event_texts, expected, rows_of, small_trace
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import jsonschema
 import numpy as np
 import pytest
 
 from profiler import __version__
-from profiler.cli.main import COMMANDS, main
+from profiler.cli.main import COMMANDS, cli, main
 from profiler.cli.quantities import GateType, Slo, duration
 from tests.cli.conftest import Invoke
 from tests.strategies import ROOT, small_trace, written
@@ -394,7 +395,7 @@ def test_goodput_writes_every_kind_of_document(invoke: Invoke, runs: tuple[Path,
     assert status == 0 and document["slo"] == {"ttft": 0.5, "tpot": 0.003}
     assert document["runs"][0]["points"][0]["repeats"] == 2
     text = page.read_text("utf-8")
-    assert text.count('data-figure="curve-') >= 4 and "default-src 'none'" in text
+    assert text.count('data-figure="load-') >= 4 and "default-src 'none'" in text
     assert "#### At equal load" in invoke("goodput", *runs, "--markdown", "-")[1]
     printed = re.sub(r"\s+", " ", invoke("goodput", *runs)[1])
     assert "No SLO was given" in printed and "At equal load" in printed
@@ -404,3 +405,23 @@ def test_goodput_of_a_run_that_is_not_there_is_wrong_usage(invoke: Invoke) -> No
     status, out, err = invoke("goodput", "nowhere")
     assert (status, out) == (2, "") and len(err.splitlines()) == 1
     assert invoke("goodput")[0] == 2
+
+
+def test_a_diagnosis_in_chinese(invoke: Invoke, tmp_path: Path) -> None:
+    runs = ROOT / "examples/runs/recorded-vllm-cpu"
+    page, comment, document = tmp_path / "r.html", tmp_path / "r.md", tmp_path / "r.json"
+    status, out, _ = invoke("diagnose", runs / "run-A", runs / "run-B", "--lang", "zh", "--html", page, "--markdown",
+                            comment, "--json", document)  # fmt: skip
+    assert status == 0
+    assert "输出吞吐" in out and "实测差距" in out
+    assert 'lang="zh-CN"' in page.read_text("utf-8")
+    assert "#### 公平性" in comment.read_text("utf-8")
+    assert "实测" not in document.read_text("utf-8")
+    assert invoke("diagnose", runs / "run-A", runs / "run-B", "--lang", "fr")[0] == 2
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "diagnose"])
+def test_no_other_command_offers_a_language(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert "--lang" not in {option for parameter in command.params for option in parameter.opts}

@@ -40,6 +40,17 @@ def test_two_runs_are_aligned_at_equal_steps(invoke: Invoke, lab: Lab, tmp_path:
     assert {"run-B: gpu 0", "run-A: gpu 0", "run-A: gpu 0, idle", "run-B: host"} <= names
 
 
+def test_it_begins_at_the_moment_that_a_report_names(invoke: Invoke, lab: Lab, tmp_path: Path) -> None:
+    pair, out = lab("graphs-off"), tmp_path / "t.json.gz"
+    moment = next(m for m in pair.forward.moments if m.run == "b" and m.cause == "cuda_graph")
+    shown = next(s for s in pair.forward.timelines[moment.pair].steps if s.run == "b")
+    status, _, _ = invoke("timeline", pair.b.path, "--at", f"{moment.at:.6f}s", "--steps", "1", "--out", out)
+    assert status == 0
+    (step,) = slices(events_of(out), "step")
+    assert step["name"].endswith(f" {shown.step}")
+    assert invoke("timeline", pair.b.path, "--at", "1s", "--whole", "--out", out)[0] == 2
+
+
 def test_arrows_lead_from_launches_to_kernels(invoke: Invoke, lab: Lab, tmp_path: Path) -> None:
     out = tmp_path / "t.json.gz"
     invoke("timeline", lab("graphs-off").b.path, "--out", out)

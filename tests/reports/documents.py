@@ -7,8 +7,6 @@ from profiler.model.diagnosis import (
     Additive,
     Cause,
     Diagnosis,
-    DocumentProblem,
-    EngineRef,
     Evidence,
     FairnessRule,
     Gap,
@@ -20,6 +18,7 @@ from profiler.model.diagnosis import (
     Unexplained,
     Verdict,
 )
+from profiler.model.document import DocumentProblem, EngineRef
 from profiler.model.inspection import (
     InspectedComponent,
     InspectedDevice,
@@ -28,6 +27,7 @@ from profiler.model.inspection import (
     InspectedTotals,
     Inspection,
 )
+from tests.reports import step_pairs
 
 HOSTILE = (
     '</script><script>document.title="pwned"</script><img src=x onerror=alert(1)>'
@@ -241,6 +241,9 @@ def pair() -> Diagnosis:
             "Gaps are B - A. Throughput is explained in seconds per output token.",
             "profiler diagnose runs/run-A runs/run-B",
         ),
+        timelines=step_pairs.pairs(),
+        moments=step_pairs.moments(),
+        summary=step_pairs.summary(),
     )
 
 
@@ -366,6 +369,9 @@ def hostile(text: str = HOSTILE) -> Diagnosis:
         ),
         missing=(text,),
         method=(text,),
+        timelines=step_pairs.pairs(text),
+        moments=step_pairs.moments(text),
+        summary=step_pairs.summary(text),
     )
 
 

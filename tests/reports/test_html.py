@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.model.diagnosis import Diagnosis, DocumentProblem, KernelRow
+from profiler.model.diagnosis import Diagnosis, KernelRow
+from profiler.model.document import DocumentProblem
 from profiler.reports.html import to_html
 from tests.reports import documents
 
@@ -73,6 +74,7 @@ def test_the_page_is_read_top_down() -> None:
         text.rindex(heading)
         for heading in (
             "Output throughput",
+            "Both carried the same",
             "GPU time per step",
             "Metrics of the runs",
             "3 rules: ",
@@ -104,7 +106,7 @@ def test_the_policy_names_exactly_the_scripts_of_the_page() -> None:
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
 
-    assert len(scripts) == 2
+    assert len(scripts) == 4
     assert policy[1].startswith("default-src 'none'; script-src " + " ".join(f"'sha256-{value}'" for value in hashes))
     assert "unsafe" not in policy[1]
 
@@ -123,6 +125,43 @@ def test_an_axis_that_does_not_start_at_zero_is_said() -> None:
     assert "does not start at zero" in Outline(to_html(documents.null_pair())).text
     only = msgspec.structs.replace(documents.pair(), gaps=(documents.throughput_gap(),))
     assert "does not start at zero" not in Outline(to_html(only)).text
+
+
+def test_typical_steps_are_a_drawing_a_table_and_words() -> None:
+    page = to_html(documents.pair())
+    outline = Outline(page)
+
+    assert "Both carried the same: 48 decoding." in outline.text
+    assert "run-B: no trace recorded." in outline.text
+    assert ["gpu 0, stream 7", "attention", "900.0 µs", "1", "1.800 ms", "1"] in outline.rows
+    assert ["gpu 0, stream 7", "gemm", "4.000 ms", "41", "4.000 ms", "41"] in outline.rows
+    assert 'aria-label="run-A, 48 decoding, 5.000 ms. host phases: schedule 300.0 µs;' in page
+
+
+def test_a_cause_leads_to_its_moment_and_names_the_file_and_the_command() -> None:
+    page = to_html(documents.pair())
+
+    assert page.count('<a class="moment" href="#timeline-0"') == len(documents.pair().moments)
+    assert "trace/b.pt.trace.json.gz at 0.252100 s" in Outline(page).text
+    assert "profiler timeline runs/run-B --at 0.252100s" in Outline(page).text
+
+
+def test_the_engineers_summary_has_both_runs_and_their_files() -> None:
+    rows = Outline(to_html(documents.pair())).rows
+
+    assert ["model", "Qwen3-32Brun.json", "Qwen3-32Bserver.log: line 3"] in rows
+    assert ["prefix cache", "onbench.json", "not known"] in rows
+    assert ["mean TTFT", "412.0 msbench.json", "1.921 sbench.json"] in rows
+    assert ["traces", "1bench.json", "0"] in rows
+
+
+def test_steps_that_carry_something_else_are_not_called_equal() -> None:
+    for equal, said in (
+        (False, "No composition occurs in both traces"),
+        (None, "Whether the work is equal is not known"),
+    ):
+        steps = msgspec.structs.replace(documents.pair().timelines[0], equal=equal)
+        assert said in Outline(to_html(msgspec.structs.replace(documents.pair(), timelines=(steps,)))).text
 
 
 def test_a_simulated_run_has_a_banner() -> None:
@@ -164,4 +203,4 @@ def test_any_text_in_every_field_stays_text(text: str) -> None:
 
     assert {tag for tag, _ in outline.tags} <= TAGS
     assert not [name for _, names in outline.tags for name in names if name.startswith("on")]
-    assert len(re.findall(r"<script", page)) == len(re.findall(r"</script", page)) == 4
+    assert len(re.findall(r"<script", page)) == len(re.findall(r"</script", page)) == 8

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.model.diagnosis import DocumentProblem
+from profiler.model.document import DocumentProblem
 from profiler.reports.markdown import escape, to_markdown
 from tests.reports import documents
 

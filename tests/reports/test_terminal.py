@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from profiler.model.diagnosis import Diagnosis, DocumentProblem
+from profiler.model.diagnosis import Diagnosis
+from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Inspection
 from profiler.reports.terminal import print_diagnosis, print_inspection
 from tests.reports import documents
