@@ -159,7 +159,8 @@ class Engine:
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports, ``log_amount`` a number that it
     states (see ``EngineLog.amounts``), ``log_readings`` the concepts of ``profiler.model.metrics`` that a line gives a
     value of. ``trace_keys`` are top-level keys of a trace that only this engine writes; ``step_label`` reads a step
-    annotation, ``step_record`` a step written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step, ``micro_batch`` of the annotation or frame around one micro-batch (its group is the name; without one the
+    annotation, ``step_record`` a step written as JSON; ``step_frame`` is a pattern of the Python frame that runs one
+    step, ``micro_batch`` of the annotation or frame around one micro-batch (its group is the name; without one the
     thread tells), ``handovers`` how its processes pass work on. ``defaults`` are knobs by name whose value, where no
     flag says otherwise, decides how a run is read. ``owner`` is what its list of models gives as ``owned_by``;
     ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is None where nothing is known of
