@@ -247,9 +247,16 @@ def attributed(load: Load, seconds: Floats) -> tuple[Floats, bool]:
     if not long.any() or long.mean() > _MOSTLY or not (load.prefill_tokens > 0).any():
         return seconds, False
     around = long | np.append(False, long[:-1])
-    if residuals[1][around].sum() >= 0.5 * residuals[0][around].sum():
-        return seconds, False
-    return _shifted(seconds, long), True
+    shows = residuals[1][around].sum() < 0.5 * residuals[0][around].sum()
+    return (_shifted(seconds, long), True) if shows or _held_up(load, seconds, long) else (seconds, False)
+
+
+def _held_up(load: Load, seconds: Floats, long: NDArray[np.bool_]) -> bool:
+    """Whether steps that only decode take a multiple of their usual time right behind a long prefill."""
+    decoding = (load.prefill_tokens == 0) & (load.decode > 0)
+    behind = decoding & np.append(False, long[:-1])
+    usual = decoding & ~behind
+    return bool(behind.any() and usual.any() and np.median(seconds[behind]) > _HELD_UP * np.median(seconds[usual]))
 
 
 def ahead_of_prefills(load: Load) -> NDArray[np.bool_]:
@@ -260,6 +267,8 @@ def ahead_of_prefills(load: Load) -> NDArray[np.bool_]:
     return found
 
 
+# How many times its usual length a step takes that waited for a prefill.
+_HELD_UP: Final = 3.0
 # Long prefills are the exception where they can show a lag that the other steps don't.
 _MOSTLY: Final = 0.2
 
