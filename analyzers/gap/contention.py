@@ -18,12 +18,10 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from profiler.analyzers.gap.model import RunModel
+from profiler.analyzers.gap.model import WAITS, RunModel
 from profiler.analyzers.gap.shape import Load
 from profiler.model.requests import Floats
 
-# Idle time below this share of a step does not show how long its host takes.
-SHOWN: Final = 0.02
 # Profilers slow the host by one to two times: what its calls and phases take without one lies between.
 HOST_TOLL: Final = 1.5
 
@@ -52,33 +50,62 @@ def known(a: RunModel, b: RunModel) -> bool:
     return bool(a.device) and bool(b.device) and not a.scaled and not b.scaled
 
 
-def paces(model: RunModel, load: Load) -> Paces[Floats]:
-    """The steps of ``load`` at the rates of ``model``."""
+def paces(model: RunModel, own: Load, load: Load) -> Paces[Floats]:
+    """The steps of ``load`` at the rates of ``model``, whose ``own`` steps tell what the profiler cost its host."""
+    return read(model, host_share(model, own), model.step.seconds(load), traced(model, load))
+
+
+def traced(model: RunModel, load: Load) -> Traced[Floats]:
+    """The traced parts of the steps of ``load``."""
     none = np.zeros(len(load))
-    waits = {key: shape.seconds(load) for key, shape in model.host.items()}
-    return read(
-        model,
-        model.step.seconds(load),
+    return Traced(
         sum((shape.seconds(load) for shape in model.device.values()), none),
-        sum(waits.values(), none),
-        sum((seconds for (cause, _), seconds in waits.items() if cause == "scheduling"), none),
+        sum((shape.seconds(load) for shape in model.host.values()), none),
+        sum((shape.seconds(load) for (cause, _), shape in model.host.items() if cause == "scheduling"), none),
         none if model.launching is None else model.launching.seconds(load),
+        none if model.period is None else model.period.seconds(load),
     )
 
 
-def read(
-    model: RunModel, whole: Number, device: Number, waited: Number, scheduling: Number, launching: Number
-) -> Paces[Number]:
-    """Steps of ``whole`` seconds whose traced components are given: the device's, those in which it ``waited`` for the
-    host, of these ``scheduling`` between steps, and the host's time in ``launching`` calls."""
-    idle = np.maximum(whole - device, 0.0)
-    kept = np.minimum(1.0, idle / np.maximum(waited, 1e-12))
-    serial = kept * scheduling * (not model.overlapped)
-    shown = kept * waited - serial
+@dataclass(frozen=True)
+class Traced(Generic[Number]):
+    """Seconds of traced steps: the device's, those in which it ``waited`` for the host, of these ``scheduling`` between
+    steps, the host's in ``launching`` calls, and the ``period`` that host and device take beside each other."""
+
+    device: Number
+    waited: Number
+    scheduling: Number
+    launching: Number
+    period: Number
+
+
+def read(model: RunModel, kept: float, whole: Number, parts: Traced[Number]) -> Paces[Number]:
+    """Steps of ``whole`` seconds. ``kept`` is how much of the host's traced time is there without a profiler."""
+    device, waited = parts.device, parts.waited - parts.scheduling * (not model.overlapped)
+    serial = kept * parts.scheduling * (not model.overlapped)
     # What the host's calls and phases take by themselves; phases that are not hidden are serial.
-    alone = (launching + (model.phases or 0.0) * model.overlapped) / HOST_TOLL
-    host = np.where(shown > SHOWN * whole, device + shown, np.minimum(device, alone))
+    alone = (parts.launching + (model.phases or 0.0) * model.overlapped) / HOST_TOLL
+    host = np.where(waited > WAITS * device, kept * parts.period, np.minimum(device, alone))
     return Paces(device, host, serial, whole - serial - np.maximum(device, host))
+
+
+def host_share(model: RunModel, own: Load) -> float:
+    """``kept`` with which the run's ``own`` steps take as long as they did, at most 1; 1 where none does that."""
+    parts, total, low, high = traced(model, own), model.step.total(own), 0.0, 1.0
+
+    def seconds(kept: float) -> float:
+        found = read(model, kept, parts.device, parts)
+        return float(own.weight @ (found.serial + np.maximum(found.device, found.host)))
+
+    if not seconds(low) < total < seconds(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if seconds(middle) < total else (low, middle)
+    return 0.5 * (low + high)
+
+
+_HALVINGS: Final = 12
 
 
 def hidden(a: Paces[Floats], b: Paces[Floats]) -> Floats:

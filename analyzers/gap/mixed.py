@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from profiler.analyzers.gap.contention import Paces, beside, read
+from profiler.analyzers.gap.contention import Paces, Traced, beside, read
 from profiler.analyzers.gap.ledger import UNEXPLAINED
 from profiler.analyzers.gap.played import NOTHING, Player, linear
-from profiler.analyzers.gap.replay import SHORTEST, StepCost
+from profiler.analyzers.gap.replay import SHORTEST, StepCost, replay
 
 
 def _sum(costs: Iterable[StepCost]) -> StepCost:
@@ -19,24 +19,53 @@ def _sum(costs: Iterable[StepCost]) -> StepCost:
 
 
 class Side:
-    """One run's steps, read as contention.py reads them."""
+    """One run's steps, read as contention.py reads them.
 
-    def __init__(self, player: Player) -> None:
+    Where the engine schedules asynchronously a replay lets host and device run beside each other, so that a long step
+    lets the host get ahead; ``kept`` is then what makes the replay as long as the run, and ``scale`` what is still
+    missing.
+    """
+
+    def __init__(self, player: Player, kept: float) -> None:
         model = player.model
         self._model, self._whole = model, player.cost
-        self._device = _sum(linear(shape) for shape in model.device.values())
-        self._waited = _sum(linear(shape) for shape in model.host.values())
-        self._scheduling = _sum(linear(shape) for (cause, _), shape in model.host.items() if cause == "scheduling")
-        self._launching = NOTHING if model.launching is None else linear(model.launching)
+        self.kept, self.scale = kept, 1.0
+        self._parts = (
+            _sum(linear(shape) for shape in model.device.values()),
+            _sum(linear(shape) for shape in model.host.values()),
+            _sum(linear(shape) for (cause, _), shape in model.host.items() if cause == "scheduling"),
+            NOTHING if model.launching is None else linear(model.launching),
+            NOTHING if model.period is None else linear(model.period),
+        )
 
     def at(self, decode: int, prefill_tokens: int) -> Paces[float]:
         """Seconds of a step of this composition."""
-        parts = (self._device, self._waited, self._scheduling, self._launching)
-        return read(
-            self._model,
-            self._whole.seconds(decode, prefill_tokens),
-            *(part.signed(decode, prefill_tokens) for part in parts),
-        )
+        parts = Traced(*(part.signed(decode, prefill_tokens) for part in self._parts))
+        return read(self._model, self.kept, self._whole.seconds(decode, prefill_tokens), parts)
+
+
+def settle(side: Side, player: Player, duration: float) -> None:
+    """Find the side's ``kept`` and ``scale`` with which the player's replay takes ``duration`` seconds."""
+    alone = Contended(side, side, {}, 1.0, True)
+
+    def played() -> float:
+        alone.known.clear()
+        mixture = alone.mixture(frozenset())
+        return replay(player.demand, player.rules, mixture, player.between, player.front).duration
+
+    found = played()
+    step = 0.5
+    while step > _FINE and abs(found / duration - 1.0) > _FINE:
+        tried, before = side.kept, found
+        side.kept = tried * (1.0 + step if found < duration else 1.0 / (1.0 + step))
+        found = played()
+        if abs(found / duration - 1.0) >= abs(before / duration - 1.0):
+            side.kept, found = tried, before
+            step /= 2.0
+    side.scale = duration / found
+
+
+_FINE = 0.002
 
 
 @dataclass(frozen=True)
@@ -86,3 +115,12 @@ class Mixture:
             a.rest + self.rest * (b.rest - a.rest),
         )
         return max(beside(a.device + self.device.signed(decode, prefill_tokens), host), SHORTEST)
+
+    def pipelined(self, decode: int, prefill_tokens: int) -> tuple[float, float]:
+        """(seconds of the device, seconds of the host) of such a step under asynchronous scheduling."""
+        a, b = self.pair.at(decode, prefill_tokens)
+        device = a.device + self.device.signed(decode, prefill_tokens)
+        host = a.host + self.host * (b.host - a.host)
+        scale = self.pair.a.scale + self.rest * (self.pair.b.scale - self.pair.a.scale)
+        serial = a.serial + self.serial * (b.serial - a.serial)
+        return max(device + serial, SHORTEST) * scale, (host + serial) * scale

@@ -49,6 +49,8 @@ UNSHOWN: Final[Component] = ("unexplained", "step time that the trace does not s
 
 # Traced device times beyond those of the steps by more than this are not what few traced steps miss.
 MOST_BEYOND: Final = 0.95
+# A device that waits for at least this share of its work shows how long its host takes.
+WAITS: Final = 0.1
 # How much worse the sum of a trace's components may fit a run's own steps than these steps' own shape.
 ABOUT_AS_WELL: Final = 1.5
 
@@ -61,7 +63,8 @@ class RunModel:
     both are empty where no trace can be used: then all of it is ``whole``. ``scaled`` is True where everything is
     scaled to the step's time. ``launching`` is the host time in a step's launch calls and ``phases`` the annotated
     host phases of a step, seconds, None where the trace does not show them. ``overlapped``: the host prepares a step
-    while the device computes the one before."""
+    while the device computes the one before. ``period`` is the traced time of a step less what stands between
+    serial steps."""
 
     step: StepShape
     device: Mapping[Component, Shape]
@@ -71,6 +74,7 @@ class RunModel:
     launching: Shape | None = None
     phases: float | None = None
     overlapped: bool = False
+    period: Shape | None = None
 
     def seconds(self, load: Load) -> float:
         """Seconds for all steps of ``load``."""
@@ -173,6 +177,7 @@ def models_of(
                 own.launching(kept),
                 None if account.steps is None or account.steps.phases == 0.0 else account.steps.phases,
                 overlaps(measured),
+                own.period(overlaps(measured), kept),
             )
         )
     return models[0], models[1]
@@ -308,6 +313,20 @@ class _Traced:
             return fit(self.load, seconds, hinge=hinge, terms=_terms(key, self.load), apart=apart)
         terms = _terms(key, self.load, other.load)
         return fit_pair(self.load, seconds, other.load, theirs, hinge, terms, apart=apart)[0]
+
+    def period(self, overlapped: bool, like: RunModel | None) -> Shape | None:
+        """Host and device beside each other where the device waits: what such a step takes but for what stands between
+        serial steps. It is the host's time, which prompt tokens don't change. None where no step shows it."""
+        none = np.zeros(len(self.load))
+        working = sum(self.device.values(), none)
+        waiting = sum((s for key, s in self.host.items() if overlapped or key[0] != "scheduling"), none)
+        rows = waiting > WAITS * working
+        if not rows.any():
+            return None
+        hinge = None if like is None or like.period is None else like.period.hinge
+        load = self.load.rows(rows)
+        terms = (STEP, PREFILL_STEP) if narrow(load) else (STEP, PREFILL_STEP, SEQUENCE)
+        return fit(load, (working + waiting)[rows], hinge=hinge, terms=terms, apart=True)
 
     def launching(self, like: RunModel | None) -> Shape | None:
         known = np.isfinite(self.launches)

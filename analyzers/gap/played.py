@@ -26,7 +26,8 @@ NOTHING: Final = StepCost()
 
 @dataclass(frozen=True)
 class Player:
-    """Everything that a replay of one run needs. ``costs`` are seconds of a step by cause and part."""
+    """Everything that a replay of one run needs. ``costs`` are seconds of a step by cause and part; ``duration`` is how
+    long the run took for these requests, None where that is not known."""
 
     demand: Demand
     rules: Rules
@@ -34,6 +35,7 @@ class Player:
     between: float
     front: Front
     model: RunModel
+    duration: float | None
 
     @property
     def cost(self) -> StepCost:
@@ -64,6 +66,7 @@ def player_of(measured: Measured, model: RunModel | None) -> Player | None:
         between=measured.outside / count if closed and count else 0.0,
         front=front_of(measured),
         model=model,
+        duration=measured.duration,
     )
     return _fitting(player, measured)
 

@@ -24,6 +24,8 @@ ADMIT_BELOW: Final = 0.98
 SHORTEST: Final = 1e-7
 # Sums of step times that are equal but for rounding.
 _ROUNDING: Final = 1e-9
+# After so many equal steps a pipeline of two stages has settled.
+_SETTLED: Final = 4
 # More steps than this a request is a replay that does not end.
 _MOST_STEPS_A_REQUEST: Final = 100_000
 
@@ -33,6 +35,10 @@ class Paced(Protocol):
 
     def seconds(self, decode: int, prefill_tokens: int) -> float:
         """Of a step that decodes so many sequences and computes so many prompt tokens."""
+        ...
+
+    def pipelined(self, decode: int, prefill_tokens: int) -> tuple[float, float]:
+        """The same under asynchronous scheduling: (seconds of the device, seconds of the host that prepares it)."""
         ...
 
 
@@ -49,6 +55,10 @@ class StepCost:
     def seconds(self, decode: int, prefill_tokens: int) -> float:
         """Of a step that decodes so many sequences and computes so many prompt tokens."""
         return max(self.signed(decode, prefill_tokens), SHORTEST)
+
+    def pipelined(self, decode: int, prefill_tokens: int) -> tuple[float, float]:
+        """All of it as the device's."""
+        return self.seconds(decode, prefill_tokens), 0.0
 
     def signed(self, decode: int, prefill_tokens: int) -> float:
         """The same, of a part of a step, which can be less than nothing."""
@@ -96,7 +106,9 @@ class Rules:
 @dataclass(frozen=True)
 class Front:
     """What lies between a client and the engine, seconds: until the client has a request's ``first`` token and its
-    ``last`` one, and from the end of a response to the request that a closed loop sends in its ``turn``."""
+    ``last`` one, and from the end of a response to the request that a closed loop sends in its ``turn``. A request that
+    is sent before the client has the response it follows (``turn`` below zero) is there when the next batch is chosen.
+    """
 
     first: float = 0.0
     last: float = 0.0
@@ -204,7 +216,10 @@ class _Run:
         self._order: dict[int, int] = {}
         self._tick = 0
         self._kv = 0
-        self._began = 0.0  # when the last step did
+        # Asynchronous scheduling: when the host was ready with the last step, and when the step before it ended.
+        self._ready = self._before = 0.0
+        # When the last step ended and whose tokens it made, which its next step's host still has to process.
+        self._held: tuple[float, list[tuple[int, bool]]] = (0.0, [])
         self._coming: list[tuple[float, int]] = []
         self._next = 0
         if demand.arrival is not None:
@@ -226,11 +241,16 @@ class _Run:
     def play(self) -> None:
         """Step by step until every request is done."""
         bound = _MOST_STEPS_A_REQUEST * max(len(self._demand), 1)
-        while self._coming or self._waiting or self._prefilling or self._decoding:
+        while self._coming or self._waiting or self._prefilling or self._decoding or self._held[1]:
+            if not (self._waiting or self._prefilling or self._decoding) and self._held[1]:
+                # No next step waits for its host.
+                self._release(self._held[0])
+                continue
             idle = not (self._waiting or self._prefilling or self._decoding)
             if idle:
                 self._now = max(self._now, self._coming[0][0])
-            self._arrive(self._now if idle or not self._rules.lag else self._began)
+                self._ready = self._before = self._now
+            self._arrive(self._now if idle else self._next_choice())
             self._make_room()
             chunks = self._fill()
             if chunks:
@@ -241,6 +261,10 @@ class _Run:
                 raise ValueError("a prompt does not fit into the KV cache or the step's token budget")
             if self.steps > bound:
                 raise ValueError("the replay does not end")
+
+    def _next_choice(self) -> float:
+        """When the batch of the next step is chosen."""
+        return max(self._ready, self._before) if self._rules.lag else self._now
 
     def _arrive(self, until: float) -> None:
         while self._coming and self._coming[0][0] <= until * (1.0 + _ROUNDING):
@@ -324,6 +348,9 @@ class _Run:
         decoding = len(self._decoding)
         step = self._cost.seconds(decoding, 0) + self._between
         count = self._decoding[0][0] - self._tick
+        if any(finished for _, finished in self._held[1]):
+            # Their successors may come within this step.
+            count = 1
         if self._coming:
             count = min(count, max(math.ceil((self._coming[0][0] - self._now) / step - _ROUNDING), 1))
         if self._rules.kv_tokens is not None and decoding > 1:
@@ -343,18 +370,53 @@ class _Run:
             self._kv -= self._context[request] + self._left[request]
         return finished
 
-    def _advance(self, count: int, decoding: int, prefill: tuple[int, int], produced: list[tuple[int, bool]]) -> None:
-        each = self._cost.seconds(decoding, prefill[0]) + self._between
+    def _advance(
+        self, count: int, decoding: int, prefill: tuple[int, int], produced: list[tuple[int, bool]]
+    ) -> None:
         self.steps += count
         self.composition.append((decoding, *prefill, count))
-        # Not now minus the step: rounding must not decide whether a request came in time.
-        self._began = self._now + each * (count - 1)
-        self._now += each * count
-        first, last = self._now + self._front.first, self._now + self._front.last
+        if self._rules.lag:
+            self._pipeline(count, *self._cost.pipelined(decoding, prefill[0]))
+        else:
+            self._now += (self._cost.seconds(decoding, prefill[0]) + self._between) * count
+        if not self._rules.lag:
+            self._deliver(self._now, produced)
+            return
+        for request, finished in produced:
+            # The slot is free when the next batch is chosen; the client learns of it later.
+            if finished and self._front.turn < 0.0 and self._demand.arrival is None:
+                self._send(self._next_choice())
+        self._held = (self._now, produced)
+
+    def _deliver(self, at: float, produced: list[tuple[int, bool]]) -> None:
+        """Tokens leave the engine."""
+        first, last = at + self._front.first, at + self._front.last
         for request, finished in produced:
             if math.isnan(self.first[request]):
                 self.first[request] = first
             if finished:
                 self.last[request] = last
-                if self._demand.arrival is None:
-                    self._send(max(last + self._front.turn, 0.0))
+                if self._demand.arrival is None and (self._front.turn >= 0.0 or not self._rules.lag):
+                    self._send(max(last + self._front.turn, at))
+
+    def _release(self, at: float) -> None:
+        """Deliver what the step before made: its tokens are processed once the host is ready with the next step."""
+        ended, produced = self._held
+        self._held = (0.0, [])
+        self._deliver(max(ended, at), produced)
+
+    def _pipeline(self, count: int, device: float, host: float) -> None:
+        """Equal steps whose host work begins when that of the step before is done and the step before that has ended.
+        A step ends when the device is through with it, and not before the host has launched all of it."""
+        for _ in range(min(count, _SETTLED)):
+            self._ready = max(self._ready, self._before) + host
+            if self._held[1]:
+                self._release(self._ready)
+            self._before, self._now = self._now, max(self._now + device, self._ready) + self._between
+        rest = count - _SETTLED
+        if rest > 0:
+            # From here on each step is as long as the slower of both.
+            each = max(device, host) + self._between
+            self._now += each * rest
+            self._before += each * rest
+            self._ready += each * rest

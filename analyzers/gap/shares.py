@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.gap.accounting import Split
-from profiler.analyzers.gap.contention import known
+from profiler.analyzers.gap.contention import host_share, known
 from profiler.analyzers.gap.ledger import (
     UNEXPLAINED,
     Context,
@@ -26,7 +26,7 @@ from profiler.analyzers.gap.ledger import (
     held_by_schedule,
     launches_share,
 )
-from profiler.analyzers.gap.mixed import Contended, Side
+from profiler.analyzers.gap.mixed import Contended, Side, settle
 from profiler.analyzers.gap.model import Component
 from profiler.analyzers.gap.played import NOTHING, Player, linear
 from profiler.analyzers.gap.replay import Demand, Front, Paced, StepCost, replay
@@ -155,7 +155,7 @@ def shortened(player: Player) -> Player:
         computed=demand.computed[rows],
         arrival=None if demand.arrival is None else demand.arrival[rows],
     )
-    return replace(player, demand=kept)
+    return replace(player, demand=kept, duration=None)
 
 
 def _alike(a: Player, b: Player) -> tuple[Player, Player]:
@@ -214,7 +214,16 @@ def _contended(a: Player, b: Player, context: Context, part: Split) -> Contended
             if share:
                 changes[cause] = changes.get(cause, NOTHING).plus(delta, share)
     both_serial = not a.model.overlapped and not b.model.overlapped
-    return Contended(Side(a), Side(b), changes, launches_share(part), both_serial)
+    assert context.a.steps is not None
+    assert context.b.steps is not None
+    sides = (
+        Side(a, host_share(a.model, context.a.steps.load)),
+        Side(b, host_share(b.model, context.b.steps.load)),
+    )
+    for side, player in zip(sides, (a, b), strict=True):
+        if player.rules.lag and player.duration is not None:
+            settle(side, player, player.duration)
+    return Contended(*sides, changes, launches_share(part), both_serial)
 
 
 def _clock_share(key: Component, part: Split, context: Context) -> float:
