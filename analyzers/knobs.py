@@ -253,13 +253,16 @@ def _graphs(situation: Situation, value: Value) -> Turned:
         taken = waits.seconds(batch, 0)
         if taken <= 1e-7:
             raise NotPredictable("decode steps do not wait for launches")
-        # Kernels of a replayed graph also follow each other with less than the pause between launched ones: between
-        # all of it and none.
-        pauses = _cost(player, lambda key: key == ("kernel", GAPS)).seconds(batch, 0)
+        # Kernels of a replayed graph also follow each other with less than the pause between launched ones, and a host
+        # that launches once is early for its next step: between all of it and none.
+        also = _cost(player, lambda key: key == ("kernel", GAPS))
+        if player.model.overlapped:
+            also = also.plus(_cost(player, lambda key: key[0] == "scheduling"))
+        more = also.seconds(batch, 0)
         return Turned(
-            _decode_only(player, -taken - 0.5 * pauses),
+            _decode_only(player, -taken - 0.5 * more),
             low=_decode_only(player, -0.5 * taken),
-            high=_decode_only(player, -taken - pauses),
+            high=_decode_only(player, -taken - more),
         )
     if not eager.any():
         raise NotPredictable("no step of the trace ran eagerly, so the cost of launching is not known")

@@ -85,8 +85,9 @@ def read(model: RunModel, kept: float, whole: Number, parts: Traced[Number]) -> 
     serial = kept * parts.scheduling * (not model.overlapped)
     # What the host's calls and phases take by themselves; phases that are not hidden are serial.
     alone = (parts.launching + (model.phases or 0.0) * model.overlapped) / HOST_TOLL
-    host = np.where(waited > WAITS * device, kept * parts.period, np.minimum(device, alone))
-    return Paces(device, host, serial, whole - serial - np.maximum(device, host))
+    host: Number = np.where(waited > WAITS * device, kept * parts.period, np.minimum(device, alone))
+    rest: Number = whole - serial - np.maximum(device, host)
+    return Paces(device, host, serial, rest)
 
 
 def host_share(model: RunModel, own: Load) -> float:

@@ -22,7 +22,7 @@ DEFAULT_METRICS: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e
 MOST_UNEXPLAINED: Final = 0.5
 WELL_EXPLAINED: Final = 0.15
 # How much rows that cancel each other count against an account.
-CANCELLING: Final = 0.2
+CANCELLING: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,20 @@ def ledger_of(
 ) -> tuple[Ledger | None, list[Mapping[str, float]]]:
     """(the ledger, its replicates by cause); no ledger where the metric has no split or a run no steps.
 
-    Throughput is accounted for. A latency is replayed where that leaves little of it unexplained, or less than the
-    accounting does, whose rows may cancel.
+    Throughput is accounted for, unless the rows cancel each other by more than the gap: then causes act on each other,
+    and a replay that explains it well says how. A latency is replayed where that leaves little of it unexplained, or
+    less than the accounting does, whose rows may cancel.
     """
     ledger, causes = _accounted(metric, view, values, replicas)
-    if played is None or metric in THROUGHPUTS or metric not in played.shares.amounts:
+    if played is None:
+        return ledger, causes
+    if metric in THROUGHPUTS:
+        a, b = view.a, view.b
+        gap = b.duration / max(b.tokens, 1) - a.duration / max(a.tokens, 1)
+        other = booked(played.shares, "seconds_per_output_token", played.a, played.b, gap, ledger)
+        acts = ledger is not None and ledger.excess(gap) > abs(gap) and other.left() <= WELL_EXPLAINED * abs(gap)
+        return (other if acts else ledger), causes
+    if metric not in played.shares.amounts:
         return ledger, causes
     gap = values[1][metric] - values[0][metric]
     other = booked(played.shares, metric, played.a, played.b, gap, ledger)

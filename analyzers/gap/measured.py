@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,13 +131,15 @@ def counters_of(
     """(counter increments over the load, gauge means and maxima under load).
 
     Snapshots may span warm-up requests too; increments are scaled to the output tokens of ``bench`` where it is
-    given. A counter that falls was reset by a restart: only its rises count. Histograms appear as ``name_sum`` and
-    ``name_count``.
+    given. A first snapshot may also come late: where what it already counts is just what the load lacks, the server had
+    served nothing else before, and it counts too. A counter that falls was reset by a restart: only its rises count.
+    Histograms appear as ``name_sum`` and ``name_count``.
     """
     if len(snapshots) < 2:
         return {}, {}
     names = {name for snapshot in snapshots for name in snapshot.values}
     rises: dict[str, float] = {}
+    before: dict[str, float] = {}
     gauges: dict[str, float] = {}
     busy = [s for s in snapshots if s.values.get("running_requests", 0) > 0]
     for name in sorted(names):
@@ -150,11 +152,21 @@ def counters_of(
         series = np.array([s.values[name] for s in snapshots if name in s.values])
         if len(series) >= 2:
             rises[name] = float(np.maximum(np.diff(series), 0.0).sum())
+            before[name] = float(series[0])
     generated = rises.get("generation_tokens", 0.0)
+    if bench is not None and before.get("generation_tokens", 0.0) > 0.0:
+        whole = generated + before["generation_tokens"]
+        if abs(whole - bench.total_output_tokens) <= _ALL_OF_IT * bench.total_output_tokens:
+            rises = {name: value + before[name] for name, value in rises.items()}
+            generated = whole
     if generated > 0 and bench is not None:
         factor = bench.total_output_tokens / generated
         rises = {name: value * factor for name, value in rises.items()}
     return rises, gauges
+
+
+# Counted tokens are those of a load up to this share of them.
+_ALL_OF_IT: Final = 0.01
 
 
 def device_kind(run: Run, accounts: Sequence[DeviceAccount] = ()) -> Literal["gpu", "cpu"] | None:

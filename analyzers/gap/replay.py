@@ -370,9 +370,7 @@ class _Run:
             self._kv -= self._context[request] + self._left[request]
         return finished
 
-    def _advance(
-        self, count: int, decoding: int, prefill: tuple[int, int], produced: list[tuple[int, bool]]
-    ) -> None:
+    def _advance(self, count: int, decoding: int, prefill: tuple[int, int], produced: list[tuple[int, bool]]) -> None:
         self.steps += count
         self.composition.append((decoding, *prefill, count))
         if self._rules.lag:
@@ -382,7 +380,7 @@ class _Run:
         if not self._rules.lag:
             self._deliver(self._now, produced)
             return
-        for request, finished in produced:
+        for _, finished in produced:
             # The slot is free when the next batch is chosen; the client learns of it later.
             if finished and self._front.turn < 0.0 and self._demand.arrival is None:
                 self._send(self._next_choice())

@@ -25,6 +25,8 @@ STEP, PREFILL_STEP, TOKEN, SEQUENCE = ALL_TERMS
 WORK: Final = ("step", "prefill step", "prefill token", "sequence")
 # Equal steps of one engine on one device are expected to cost the same to this relative standard deviation.
 POOLING: Final = 0.2
+# A factor between two runs is taken where it leaves less than this of the squared error without one.
+CLEARLY: Final = 0.5
 # Fewer steps than this have no shape of their own.
 ENOUGH_STEPS: Final = 10
 # Tokens that a step may carry for free: about the ridge of the roofline, below it on slower devices.
@@ -210,23 +212,47 @@ def fit_pair(
     apart: bool = False,
 ) -> tuple[Shape, Shape]:
     """Shapes of two runs whose equal steps should take about equal time (one engine, model and device): each leans on
-    both runs' steps where its own say little, and is its own where they say enough."""
+    both runs' steps where its own say little, and is its own where they say enough. Where one of them has hardly seen
+    different batches, the two may also differ by a factor, if that fits clearly better."""
     both = Load(*(np.concatenate([getattr(load_a, f), getattr(load_b, f)]) for f in Load.__dataclass_fields__))
     marks = [
         np.zeros(len(load), bool) if mark is None else mark for load, mark in zip((load_a, load_b), joined, strict=True)
     ]
-    pooled = fit(
-        both,
-        np.concatenate([seconds_a, seconds_b]),
-        hinge=hinge,
-        terms=terms,
-        joined=np.concatenate(marks),
-        apart=apart,
-    )
+    marked = np.concatenate(marks)
+
+    def together(factor: float) -> Shape:
+        return fit(both, np.concatenate([seconds_a, seconds_b / factor]), None, hinge, terms, marked, apart)
+
+    pooled, factor = together(1.0), 1.0
+    if narrow(load_a) != narrow(load_b):
+        apart_by = _factor(load_a, seconds_a, load_b, seconds_b, terms, apart)
+        if apart_by is not None:
+            other = together(apart_by)
+            errors = [
+                misfit(shape, both, np.concatenate([seconds_a, seconds_b / by]), marked)
+                for shape, by in ((pooled, 1.0), (other, apart_by))
+            ]
+            if errors[1] < CLEARLY * errors[0]:
+                pooled, factor = other, apart_by
     return (
         fit(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart),
-        fit(load_b, seconds_b, pooled, terms=terms, joined=joined[1], apart=apart),
+        fit(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart),
     )
+
+
+def _factor(
+    load_a: Load, seconds_a: Floats, load_b: Load, seconds_b: Floats, terms: tuple[int, ...], apart: bool
+) -> float | None:
+    """B's level over A's at equal steps, by the shape of the run that has seen different batches."""
+    wide, level = (
+        ((load_b, seconds_b), (load_a, seconds_a)) if narrow(load_a) else ((load_a, seconds_a), (load_b, seconds_b))
+    )
+    shape = fit(*wide, terms=terms, apart=apart)
+    predicted = shape.total(level[0])
+    measured = float(level[0].weight @ level[1])
+    if predicted <= 0.0 or measured <= 0.0:
+        return None
+    return predicted / measured if narrow(load_a) else measured / predicted
 
 
 def attributed(load: Load, seconds: Floats) -> tuple[Floats, bool]:

@@ -208,8 +208,8 @@ def _contended(a: Player, b: Player, context: Context, part: Split) -> Contended
     """Both runs' steps with the device's changes by cause."""
     changes: dict[str, StepCost] = {}
     for key in dict.fromkeys((*a.model.device, *b.model.device)):
-        sides = [linear(model.device[key]) if key in model.device else NOTHING for model in (a.model, b.model)]
-        delta, clock = sides[1].plus(sides[0], -1.0), _clock_share(key, part, context)
+        shapes = [linear(model.device[key]) if key in model.device else NOTHING for model in (a.model, b.model)]
+        delta, clock = shapes[1].plus(shapes[0], -1.0), _clock_share(key, part, context)
         for cause, share in (("hardware", clock), (key[0], 1.0 - clock)):
             if share:
                 changes[cause] = changes.get(cause, NOTHING).plus(delta, share)

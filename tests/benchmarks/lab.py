@@ -99,13 +99,18 @@ def simulated(simulator: Path, case: str, folder: str, seed: int) -> dict[str, d
 
 
 def score(case: str, metric: str, truth: dict[str, dict[str, dict[str, float]]], document: Diagnosis) -> Score:
-    """Compare one gap with the truth; changes of the same cause are added up."""
+    """Compare one gap with the truth; changes of the same cause are added up. Shares of a throughput are those of its
+    inverse, seconds per output token, by one factor: that is what the document explains."""
     gap = next(g for g in document.gaps if g.metric == metric)
     before, after = truth["a"][metric], truth["b"][metric]
     change = (after - before) / before  # type: ignore[operator]
     shares: defaultdict[str, float] = defaultdict(float)
-    for knob, value in truth["shapley"][metric].items():
-        shares[str(truth["causes"][knob])] += value
+    inverse = metric == "output_throughput"
+    explained = "seconds_per_output_token" if inverse else metric
+    whole = truth["b"][explained] - truth["a"][explained]  # type: ignore[operator]
+    factor = (after - before) / whole if inverse and whole else 1.0  # type: ignore[operator]
+    for knob, value in truth["shapley"][explained].items():
+        shares[str(truth["causes"][knob])] += value * factor
     shares.pop("none", None)
     found = max(gap.causes, key=lambda row: abs(row.gap)).cause
     if not shares or abs(change) < SMALL:
