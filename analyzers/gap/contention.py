@@ -14,7 +14,7 @@ With it the step of a mixture is known too: one run's device beside the other's 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def read(model: RunModel, kept: float, whole: Number, parts: Traced[Number]) -> 
     serial = kept * parts.scheduling * (not model.overlapped)
     # What the host's calls and phases take by themselves; phases that are not hidden are serial.
     alone = (parts.launching + (model.phases or 0.0) * model.overlapped) / HOST_TOLL
-    host: Number = np.where(waited > WAITS * device, kept * parts.period, np.minimum(device, alone))
+    host: Any = np.where(waited > WAITS * device, kept * parts.period, np.minimum(device, alone))
     rest: Number = whole - serial - np.maximum(device, host)
     return Paces(device, host, serial, rest)
 
