@@ -3,6 +3,7 @@
 A trace's columns go to ``.profiler/`` in the run (see ``column_file``) with its strings and metadata beside them.
 The key is the file's path, size and modification time, the format's name and version and this file's own version, so
 a changed file or reader never meets an old table. A run that can't be written to uses the user's cache folder.
+What each file was taken for is kept too, see ``formats``.
 """
 
 from __future__ import annotations
