@@ -108,7 +108,7 @@ class _Reader:
             else:
                 reading = self.clean(self.formats.at(taken).read(source, self.engines))
                 if size >= CACHED_FROM:
-                    self.cache.store(file, taken.name, taken.version, reading)
+                    reading = self.cache.store(file, taken.name, taken.version, reading)
         except BadInput as error:
             problem = Problem(name, "error", f"{error.reason}. {error.advice}", error.place)
             (problem,) = self.clean(Reading(problems=(problem,))).problems
