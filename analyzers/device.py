@@ -6,7 +6,7 @@ belongs to the innermost operator, and the rest of the step is host time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,9 +100,10 @@ class DeviceAccount:
         return f"{self.trace}, {self.device}"
 
 
-def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
-    """One account a device with work, in the order of the device ids; the CPU where no GPU work was captured."""
-    return tuple(_account(view) for view in views_of(trace))
+def accounts_of(trace: Trace, views: Sequence[DeviceView] | None = None) -> tuple[DeviceAccount, ...]:
+    """One account a device with work, in the order of the device ids; the CPU where no GPU work was captured. ``views``
+    are the trace's, where they were built before."""
+    return tuple(_account(view) for view in (views_of(trace) if views is None else views))
 
 
 def _account(view: DeviceView) -> DeviceAccount:

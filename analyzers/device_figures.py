@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from profiler.analyzers.communication_figures import aligned, communication_figures
 from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.device_view import DeviceView
 from profiler.analyzers.figure_rows import FigureRows
 from profiler.analyzers.graphs import MODES, misses, padding
-from profiler.analyzers.joined_path import TRANSFER, JoinedPath, joined
+from profiler.analyzers.joined_path import TRANSFER, JoinedPath
+from profiler.analyzers.kept import kept_joined
 from profiler.analyzers.micro_batches import micro_batch_figures
 from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_of
 from profiler.analyzers.speculation import speculation_figures
 from profiler.model.fact import Fact
 from profiler.model.inspection import Figure
 from profiler.model.run import Run
+from profiler.model.trace import Trace
 
 _LONGEST: Final = 5
 _MODE_NAMES: Final = {"full": "replayed in full", "pieces": "replayed in pieces", "eager": "run eagerly"}
 
 
-def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure, ...]:
-    """Every figure that the traces of a run carry."""
+def device_figures(
+    run: Run, accounts: Sequence[DeviceAccount], views: Callable[[Trace], Sequence[DeviceView]]
+) -> tuple[Figure, ...]:
+    """Every figure that the traces of a run carry; ``views`` gives a trace's."""
     found: list[Figure] = []
     ranks = _whole(run.facts, "setting.tensor_parallel") or 1
     shape = shape_of(run.facts)
@@ -35,7 +40,7 @@ def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure,
         if account.micro_batches is not None:
             found += micro_batch_figures(account.micro_batches, account.source)
     across = aligned(run, accounts)
-    path = joined(run, across)
+    path = kept_joined(run, across, views)
     if path is not None:
         found += _joined(run, path)
     return (*found, *communication_figures(run, accounts, across))

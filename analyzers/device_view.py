@@ -95,6 +95,23 @@ def views_of(trace: Trace) -> tuple[DeviceView, ...]:
     return tuple(views)
 
 
+class Views:
+    """The views of traces; where they are held, each trace's are built once."""
+
+    def __init__(self, hold: bool) -> None:
+        self._hold = hold
+        self._held: dict[str, tuple[DeviceView, ...]] = {}
+
+    def of(self, trace: Trace) -> tuple[DeviceView, ...]:
+        """See ``views_of``."""
+        found = self._held.get(trace.path)
+        if found is None:
+            found = views_of(trace)
+            if self._hold:
+                self._held[trace.path] = found
+        return found
+
+
 def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int64]:
     category = np.array(
         [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int64

@@ -9,7 +9,7 @@ from profiler.analyzers.causes.hardware import median_clock
 from profiler.analyzers.compared_loads import several_loads
 from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
 from profiler.analyzers.curves import curves_of, role_rows
-from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.engineer_summary import RunSeen, engineer_summary
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
@@ -23,14 +23,14 @@ from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput, goodput_interval
+from profiler.analyzers.kept import kept_lost_kernels
 from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.recommend import recommended
 from profiler.analyzers.repeats import focused, log_values, repeats_of, typical
 from profiler.analyzers.run_names import told_apart
 from profiler.analyzers.run_summary import problems_of, summary_of
-from profiler.analyzers.trust import lost_kernels
-from profiler.analyzers.typical_steps import typical_steps
+from profiler.analyzers.traced_pair import traced_pair
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import SCHEMA, Additive, Diagnosis, Gap, Recommendation
 from profiler.model.document import DocumentProblem, Interval
@@ -59,7 +59,8 @@ def diagnose(
     repeats = repeats_of(run_a.benches, bench_a), repeats_of(run_b.benches, bench_b)
     bench_a, bench_b = typical(repeats[0], bench_a), typical(repeats[1], bench_b)
     run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
-    a, b = measure(run_a, bench_a), measure(run_b, bench_b)
+    traced = traced_pair(run_a, run_b)
+    a, b = measure(run_a, bench_a, traced.accounts[0]), measure(run_b, bench_b, traced.accounts[1])
     noise = {
         metric: spread.between(
             log_values(repeats[0], metric), log_values(repeats[1], metric), a.device, b.device, metric
@@ -86,7 +87,6 @@ def diagnose(
     )
     rules = fairness.check(run_a, run_b, bench_a, bench_b)
     runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
-    timelines, moments = typical_steps(run_a, run_b)
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
         schema=SCHEMA,
@@ -106,8 +106,8 @@ def diagnose(
         ),
         roles=role_rows(a.traced, b.traced),
         curves=(*curves_of(a, "a"), *curves_of(b, "b")),
-        timelines=timelines,
-        moments=moments,
+        timelines=traced.timelines,
+        moments=traced.moments,
         loads=loads,
         summary=engineer_summary(
             RunSeen(run_a, bench_a, values[0], chosen(a.accounts)),
@@ -172,7 +172,7 @@ def _lost(run: Run, account: DeviceAccount | None) -> list[str]:
     trace = next((t for t in run.traces if account is not None and t.path == account.trace), None)
     if trace is None or account is None:
         return []
-    return [check.detail for check in (*lost_kernels(trace), *contradicted(run, account))]
+    return [check.detail for check in (*kept_lost_kernels(trace), *contradicted(run, account))]
 
 
 def profilers_agree(a: Measured, b: Measured) -> bool:
@@ -256,8 +256,8 @@ def _clock_ratio(run_a: Run, run_b: Run) -> float | None:
 
 
 def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, bench_b: BenchResult | None) -> Diagnosis:
-    accounts = [tuple(x for t in run.traces for x in accounts_of(t)) for run in (run_a, run_b)]
-    a, b = chosen(accounts[0]), chosen(accounts[1])
+    traced = traced_pair(run_a, run_b)
+    a, b = chosen(traced.accounts[0]), chosen(traced.accounts[1])
     gaps: tuple[Gap, ...] = ()
     missing = [f"{run.name} holds no benchmark result: its throughput and latencies are not known"
                for run, bench in ((run_a, bench_a), (run_b, bench_b)) if bench is None]  # fmt: skip
@@ -274,7 +274,6 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         summary_of(run, {} if bench is None else metrics_of(bench))
         for run, bench in ((run_a, bench_a), (run_b, bench_b))
     )
-    timelines, moments = typical_steps(run_a, run_b)
     return Diagnosis(
         schema=SCHEMA,
         runs=runs,
@@ -289,8 +288,8 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
             "Only traces were compared: device seconds of a step, each instant counted once, without a claim about "
             "throughput.",
         ),
-        timelines=timelines,
-        moments=moments,
+        timelines=traced.timelines,
+        moments=traced.moments,
         summary=engineer_summary(
             RunSeen(run_a, bench_a, runs[0].metrics, a), RunSeen(run_b, bench_b, runs[1].metrics, b), {}
         ),

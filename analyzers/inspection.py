@@ -7,16 +7,19 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from profiler.analyzers.corroboration import busy_of, toll_of
-from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.device_figures import device_figures
+from profiler.analyzers.device_view import Views
 from profiler.analyzers.gap.measured import trace_load
 from profiler.analyzers.host import host_figures, stack_figures
 from profiler.analyzers.identity import engine_of
+from profiler.analyzers.joined_path import joinable
+from profiler.analyzers.kept import kept_accounts, kept_checks
 from profiler.analyzers.kernels import UNCLASSIFIED, family_of
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.run_summary import problems_of
 from profiler.analyzers.serving_figures import serving_figures
-from profiler.analyzers.trust import TrustCheck, checks_of
+from profiler.analyzers.trust import TrustCheck
 from profiler.model.document import DocumentProblem
 from profiler.model.inspection import (
     SECTIONS,
@@ -40,7 +43,8 @@ _ON_DEVICE = ("kernels", "device work")
 
 def inspect(run: Run) -> Inspection:
     """The inspection document of a run."""
-    accounts = [account for trace in run.traces for account in accounts_of(trace)]
+    views = Views(hold=joinable(run))
+    accounts = [account for trace in run.traces for account in kept_accounts(trace, views.of)]
     sources = (*_log_steps(run), *_traced_steps(accounts))
     unknown = [(a.unclassified_share, a.busy_ns) for a in accounts if a.unclassified_share is not None]
     busy = sum(weight for _, weight in unknown)
@@ -73,7 +77,7 @@ def inspect(run: Run) -> Inspection:
         metrics={} if bench is None else metrics_of(bench),
         problems=problems_of(run),
         trust=_trust(run, accounts),
-        figures=_figures(run, accounts),
+        figures=_figures(run, accounts, views),
         totals=tuple(map(_totals, run.totals)),
         components=_components(run),
     )
@@ -83,7 +87,7 @@ def _trust(run: Run, accounts: list[DeviceAccount]) -> tuple[InspectedTrust, ...
     """What each trace holds of what it should, by itself and against the rest of the run."""
     found: list[tuple[str, TrustCheck]] = []
     for trace in run.traces:
-        found += [(trace.path, check) for check in checks_of(trace)]
+        found += [(trace.path, check) for check in kept_checks(trace)]
         against = [busy_of(run, trace, account) for account in accounts if account.trace == trace.path]
         found += [(trace.path, check) for check in against if check is not None]
     toll = toll_of(run, accounts)
@@ -95,12 +99,12 @@ def _trust(run: Run, accounts: list[DeviceAccount]) -> tuple[InspectedTrust, ...
     )
 
 
-def _figures(run: Run, accounts: list[DeviceAccount]) -> tuple[Figure, ...]:
+def _figures(run: Run, accounts: list[DeviceAccount], views: Views) -> tuple[Figure, ...]:
     """Every figure, in the order of the sections."""
     host = [
         figure for trace in run.traces for figure in host_figures(trace, [a for a in accounts if a.trace == trace.path])
     ]
-    found = (*serving_figures(run), *device_figures(run, accounts), *host, *stack_figures(run.stacks))
+    found = (*serving_figures(run), *device_figures(run, accounts, views.of), *host, *stack_figures(run.stacks))
     return tuple(sorted(found, key=lambda figure: SECTIONS.index(figure.section)))
 
 

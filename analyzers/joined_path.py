@@ -8,7 +8,7 @@ trace shows, the rest of the window is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,9 +56,17 @@ class Lane:
     walk: Walk | None
 
 
-def joined(run: Run, across: AcrossRanks | None) -> JoinedPath | None:
-    """The path of a run; None where its traces are of one process, or can't be joined."""
-    if len(run.traces) < 2 or any(trace.base == 0 for trace in run.traces):
+def joinable(run: Run) -> bool:
+    """Whether a path through all traces may exist: several processes on absolute time."""
+    return len(run.traces) > 1 and all(trace.base for trace in run.traces)
+
+
+def joined(
+    run: Run, across: AcrossRanks | None, views_of: Callable[[Trace], Sequence[DeviceView]] = views_of
+) -> JoinedPath | None:
+    """The path of a run; None where its traces are of one process, or can't be joined. ``views_of`` gives a trace's
+    views, which may have been built before."""
+    if not joinable(run):
         return None
     offsets = {} if across is None else {rank.trace: round(rank.offset * 1e9) for rank in across.ranks}
     views = [view for trace in run.traces for view in views_of(trace) if view.device != CPU]

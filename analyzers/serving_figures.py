@@ -33,22 +33,24 @@ def serving_figures(run: Run) -> tuple[Figure, ...]:
             steps = log.steps if window is None else window.steps
             part = "the whole log" if window is None else window.how
             found += _steps(run, steps, f"{log.path}, {part}", log.every_step)
-        found += _amounts(log)
+        found += _stated(log)
         found += log_figures(log)
     metrics = "metrics" if counters or gauges else ""
     found += _counted(run, counters, gauges, metrics)
     return tuple(found)
 
 
-def _amounts(log: EngineLog) -> list[Figure]:
+def _stated(log: EngineLog) -> list[Figure]:
+    """What lines state whether or not the log has steps."""
     found = []
-    length, collections = log.amounts.get("accepted_length"), log.amounts.get("gc_seconds")
+    length, collections = log.readings.get("accepted_length"), log.readings.get("gc_seconds")
     if length is not None:
-        detail = f"the target's own included; mean of {length.count:,} lines"
-        found.append(_figure("speculation", "accepted length", length.total / length.count, "tokens", detail, log.path))
+        detail = f"the target's own included; mean of {len(length.value):,} lines"
+        found.append(_figure("speculation", "accepted length", float(length.value.mean()), "tokens", detail, log.path))
     if collections is not None:
-        detail = f"{collections.count:,} collections, the longest {collections.largest:.3g} s"
-        found.append(_figure("host", "garbage collection", collections.total, "s", detail, log.path))
+        spent = collections.value
+        detail = f"{len(spent):,} collections, the longest {spent.max():.3g} s"
+        found.append(_figure("host", "garbage collection", float(spent.sum()), "s", detail, log.path))
     return found
 
 

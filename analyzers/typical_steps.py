@@ -27,20 +27,31 @@ _MOST_BATCHES: Final = 200
 
 
 @dataclass(frozen=True)
-class _Traced:
+class Traced:
     """The device that stands for a run, its steps, and the rows of ``steps`` by kind and batch."""
 
     view: DeviceView
     steps: DeviceSteps
     kinds: Mapping[PairKind, Mapping[Batch, Sequence[int]]]
 
+    @property
+    def tells(self) -> bool:
+        """Whether its steps say what they carried."""
+        return bool(self.kinds.keys() & set(_KINDS))
+
 
 def typical_steps(run_a: Run, run_b: Run) -> tuple[tuple[StepPair, ...], tuple[Moment, ...]]:
     """Pairs of a decode step and of one with a prefill, where the traces tell them apart, and where in them each cause
     is to be seen."""
-    sides = _traced(run_a), _traced(run_b)
+    return laid_beside((run_a, run_b), (_traced(run_a), _traced(run_b)))
+
+
+def laid_beside(
+    runs: tuple[Run, Run], sides: tuple[Traced | None, Traced | None]
+) -> tuple[tuple[StepPair, ...], tuple[Moment, ...]]:
+    """The same of devices that were chosen before."""
     kinds = [kind for kind in _KINDS if any(side is not None and kind in side.kinds for side in sides)]
-    if not kinds or any(side is not None and not side.kinds.keys() & set(_KINDS) for side in sides):
+    if not kinds or any(side is not None and not side.tells for side in sides):
         kinds = ["step"]  # a trace without batches has nothing to be told apart by
     pairs: list[StepPair] = []
     moments: list[Moment] = []
@@ -55,31 +66,39 @@ def typical_steps(run_a: Run, run_b: Run) -> tuple[tuple[StepPair, ...], tuple[M
         moments += _moments(len(pairs), parts)
         steps = tuple(_step(*part) for part in parts)
         shown = {step.run for step in steps}
-        missing = [(name, run, side) for name, run, side in zip(SIDES, (run_a, run_b), sides, strict=True)
+        missing = [(name, run, side) for name, run, side in zip(SIDES, runs, sides, strict=True)
                    if name not in shown]  # fmt: skip
         absent: dict[str, str] = {name: _absent(run, side) for name, run, side in missing}
         pairs.append(StepPair(kind=kind, equal=equal, steps=steps, absent=absent))
     return tuple(pairs), tuple(moments)
 
 
-def _absent(run: Run, traced: _Traced | None) -> str:
+def _absent(run: Run, traced: Traced | None) -> str:
     if not run.traces:
         return "no trace recorded"
     return "its trace holds no steps" if traced is None else "its trace holds no such step"
 
 
-def _traced(run: Run) -> _Traced | None:
-    """The first device with steps, by preference one whose steps say what they carried."""
+def _traced(run: Run) -> Traced | None:
     found = None
     for trace in run.traces:
-        for view in views_of(trace):
-            steps = steps_of(view)
-            if len(steps):
-                traced = _Traced(view, steps, _kinds(view, steps))
-                if traced.kinds.keys() & set(_KINDS):
-                    return traced
-                found = found or traced
+        found = standing(found, views_of(trace))
+        if found is not None and found.tells:
+            return found
     return found
+
+
+def standing(before: Traced | None, views: Sequence[DeviceView]) -> Traced | None:
+    """The first device with steps, by preference one whose steps say what they carried; ``before`` is what stood among
+    the devices of earlier traces."""
+    for view in views:
+        steps = steps_of(view)
+        if len(steps):
+            traced = Traced(view, steps, _kinds(view, steps))
+            if traced.tells:
+                return traced
+            before = before or traced
+    return before
 
 
 def _kinds(view: DeviceView, steps: DeviceSteps) -> dict[PairKind, dict[Batch, list[int]]]:

@@ -80,9 +80,8 @@ def _handovers(trace: Trace, used: Sequence[int], engines: Sequence[Engine]) -> 
 
 def _names(trace: Trace) -> tuple[list[int], list[int]]:
     """The names that annotations and operators have, and those of Python frames, in order."""
-    marks = np.array((Kind.ANNOTATION, Kind.DEVICE_ANNOTATION, Kind.OPERATOR), np.uint8)
     annotations, frames = np.zeros((2, len(trace.names)), bool)
     for events in in_blocks(trace.events):
-        annotations[events.name[np.isin(events.kind, marks)]] = True
+        annotations[events.name[events.are(Kind.ANNOTATION, Kind.DEVICE_ANNOTATION, Kind.OPERATOR)]] = True
         frames[events.name[events.kind == Kind.PYTHON]] = True
     return np.flatnonzero(annotations).tolist(), np.flatnonzero(frames).tolist()

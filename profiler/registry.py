@@ -5,42 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from profiler.collectors import kubernetes, manifest, recognised
+from profiler.collectors import gpu, host, load, nsys, perfetto, rocprof, scheduler, torch_trace
 from profiler.collectors.engines import ENGINES
-from profiler.collectors.gpu import FORMATS as GPU_FORMATS
-from profiler.collectors.host import FORMATS as HOST_FORMATS
-from profiler.collectors.load import FORMATS as LOAD_FORMATS
-from profiler.collectors.nsys import FORMATS as NSYS_FORMATS
-from profiler.collectors.perfetto import FORMATS as PERFETTO_FORMATS
 from profiler.collectors.redacted_reading import redacted as redacted
-from profiler.collectors.rocprof import FORMATS as ROCPROF_FORMATS
-from profiler.collectors.scheduler import FORMATS as SCHEDULER_FORMATS
-from profiler.collectors.torch_trace import FORMATS as TRACE_FORMATS
 from profiler.collectors.trace_labels import label
-from profiler.model.extension import Engine, Format
+from profiler.model.extension import Engine
 from profiler.model.run import Reading
+from profiler.store.code import code_of
+from profiler.store.formats import Formats
 
-FORMATS: Final[tuple[Format, ...]] = (
-    *TRACE_FORMATS,
-    *NSYS_FORMATS,
-    *ROCPROF_FORMATS,
-    *PERFETTO_FORMATS,
-    *LOAD_FORMATS,
-    *SCHEDULER_FORMATS,
-    *GPU_FORMATS,
-    *HOST_FORMATS,
-    *manifest.FORMATS,
-    *kubernetes.FORMATS,
-    *recognised.FORMATS,
+# In this order: of formats that are equally sure of a file the first reads it.
+_ROOMS: Final = (torch_trace, nsys, rocprof, perfetto, load, scheduler, gpu, host)
+PLACES: Final[tuple[str, ...]] = (
+    *(f"{room.__name__}.{place}" for room in _ROOMS for place in room.FORMATS),
+    "profiler.collectors.manifest.FORMATS",
+    "profiler.collectors.kubernetes.FORMATS",
+    "profiler.collectors.recognised.FORMATS",
 )
+# All that decides what a file is taken for.
+_DECIDING: Final = ("profiler.registry", "profiler.collectors", "profiler.store", "profiler.model")
 
 
-def formats() -> tuple[Format, ...]:
+def formats() -> Formats:
     """Built-in formats, then those of the entry-point group ``profiler.formats``."""
-    return (*FORMATS, *_added("profiler.formats"))
+    return Formats(PLACES, _added("profiler.formats"), partial(code_of, *_DECIDING))
 
 
 def engines() -> tuple[Engine, ...]:

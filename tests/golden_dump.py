@@ -155,9 +155,10 @@ def _requests(table: RequestTable) -> dict[str, Value]:
 def _log(log: EngineLog) -> dict[str, Value]:
     events: dict[str, Value] = {key: log.events[key] for key in sorted(log.events)}
     found: dict[str, Value] = {"engine": log.engine, "every step": log.every_step, "events": events}
-    if log.amounts:
-        found["amounts"] = {
-            key: [a.count, _plain(a.total), _plain(a.largest)] for key, a in sorted(log.amounts.items())
+    if log.readings:
+        found["readings"] = {
+            concept: [len(told.value), _plain(float(told.value.sum())), _plain(float(told.value.max()))]
+            for concept, told in sorted(log.readings.items())
         }
     return found | {"steps": _columns(log.steps)}
 

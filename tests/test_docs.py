@@ -123,8 +123,8 @@ def test_knobs_on_a_causes_page_are_those_that_the_engines_know() -> None:
 
 def test_every_format_is_named_as_read_or_as_only_recognised() -> None:
     read, only_recognised = text_of(ROOT / "docs" / "formats.md").split("\n## Recognised, not read\n")
-    readers = {one.name for one in registry.FORMATS if not isinstance(one, Recognised)}
-    others = {one.name for one in registry.FORMATS} - readers
+    readers = {one.name for one in registry.formats() if not isinstance(one, Recognised)}
+    others = {one.name for one in registry.formats()} - readers
     assert sorted(name for name in readers if f"`{name}`" not in read) == []
     assert sorted(name for name in others if f"`{name}`" not in only_recognised) == []
     assert sorted(name for name in readers if f"`{name}`" in only_recognised) == []

@@ -9,10 +9,11 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.analyzers.device import DeviceAccount, StepCosts, accounts_of
+from profiler.analyzers.device import DeviceAccount, StepCosts
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.shape import Load, attributed
 from profiler.analyzers.gap.window import Window, measured_window
+from profiler.analyzers.kept import kept_accounts
 from profiler.model.metrics import GAUGES, MetricsSnapshot
 from profiler.model.requests import BenchResult, Floats, Ints
 from profiler.model.run import Run
@@ -111,7 +112,9 @@ class Measured:
 
 def measure(run: Run, bench: BenchResult, known: Sequence[DeviceAccount] | None = None) -> Measured:
     """Gather what the run says of one measured load. ``known``: its traces' accounts, where they were made before."""
-    accounts = tuple(known or (account for trace in run.traces for account in accounts_of(trace)))
+    if known is None:
+        known = [account for trace in run.traces for account in kept_accounts(trace)]
+    accounts = tuple(known)
     counters, gauges = counters_of(run.snapshots, bench)
     device = device_kind(run, accounts)
     steps = _from_logs(run, bench, counters, mixes_phases(accounts))

@@ -247,14 +247,14 @@ def log_facts(line: str) -> Mapping[str, object]:
     return {} if match is None else {"engine.version": match[1].rstrip(".,;)'\"")}
 
 
-def log_amount(line: str) -> tuple[str, float] | None:
+def log_readings(line: str) -> Mapping[str, float]:
     """The accepted length of a decode line (the target's own token included), or the time of one garbage collection
     (``SGLANG_LOG_GC``, and warnings of long ones without it)."""
     if "accept len: " in line:
         match = _ACCEPTED.search(line)
-        return None if match is None else ("accepted_length", float(match[1]))
+        return {} if match is None else {"accepted_length": float(match[1])}
     match = _COLLECTION.search(line) if "Duration: " in line else None
-    return None if match is None else ("gc_seconds", float(match[1]))
+    return {} if match is None else {"gc_seconds": float(match[1])}
 
 
 def log_event(line: str) -> str | None:
@@ -390,7 +390,7 @@ ENGINE: Final = Engine(
     log_clock=log_clock,
     log_facts=log_facts,
     log_event=log_event,
-    log_amount=log_amount,
+    log_readings=log_readings,
     # Ranges of two-batch overlap: half and stage; without the split a stage is "primary0".
     micro_batch=r"^([ab])\d{1,4}$",
     every_step_logged=False,

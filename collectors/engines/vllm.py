@@ -294,23 +294,20 @@ def log_facts(line: str) -> Mapping[str, object]:
     return {"setting.attention_backend": backend.removesuffix(" attention")} if backend else {}
 
 
-def log_amount(line: str) -> tuple[str, float] | None:
-    """The accepted length of an interval (the target's own token included), or the time of one garbage collection
-    (``VLLM_GC_DEBUG``, utils/gc_utils.py)."""
-    if "SpecDecoding metrics" in line:
-        match = _ACCEPTED.search(line)
-        return None if match is None else ("accepted_length", float(match[1]))
-    match = _COLLECTION.search(line) if "GC took" in line else None
-    return None if match is None else ("gc_seconds", float(match[1]) / 1e3)
-
-
 def log_event(line: str) -> str | None:
     """What else a line reports; "interval" is the throughput line of every ten seconds."""
     return next((kind for kind, pattern in _EVENTS if pattern.search(line)), None)
 
 
 def log_readings(line: str) -> Mapping[str, float]:
-    """Gauges of the line of every ten seconds."""
+    """Gauges of the line of every ten seconds, the accepted length of such an interval (the target's own token
+    included), and the time of one garbage collection (``VLLM_GC_DEBUG``, utils/gc_utils.py)."""
+    if "SpecDecoding metrics" in line:
+        match = _ACCEPTED.search(line)
+        return {} if match is None else {"accepted_length": float(match[1])}
+    if "GC took" in line:
+        match = _COLLECTION.search(line)
+        return {} if match is None else {"gc_seconds": float(match[1]) / 1e3}
     match = _GAUGES.search(line) if "Avg prompt throughput" in line else None
     if match is None:
         return {}
@@ -462,7 +459,6 @@ ENGINE: Final = Engine(
     log_clock=log_clock,
     log_facts=log_facts,
     log_event=log_event,
-    log_amount=log_amount,
     handovers=HANDOVERS,
     micro_batch=r"gpu_ubatch_wrapper\.py\(\d+\): _ubatch_thread$",
     log_readings=log_readings,

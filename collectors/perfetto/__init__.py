@@ -1,6 +1,8 @@
 """Reading Perfetto traces (protobuf)."""
 
-from profiler.collectors.perfetto.reader import FORMAT
+from __future__ import annotations
 
-FORMATS = (FORMAT,)
-"""All formats of this room."""
+from typing import Final
+
+# Places, see profiler.store.formats.
+FORMATS: Final = ("reader.FORMAT",)

@@ -1,9 +1,15 @@
 """Reading rocprof output: CSV and JSON of rocprofv3, rocpd databases, its summaries, and what came before it."""
 
-from profiler.collectors.rocprof.csv_trace import FORMAT as CSV
-from profiler.collectors.rocprof.json_trace import FORMAT as JSON
-from profiler.collectors.rocprof.older import V1, V2
-from profiler.collectors.rocprof.rocpd import FORMAT as ROCPD
-from profiler.collectors.rocprof.stats import FORMAT as STATS
+from __future__ import annotations
 
-FORMATS = (CSV, JSON, ROCPD, STATS, V1, V2)
+from typing import Final
+
+# Places, see profiler.store.formats.
+FORMATS: Final = (
+    "csv_trace.FORMAT",
+    "json_trace.FORMAT",
+    "rocpd.FORMAT",
+    "stats.FORMAT",
+    "older.V1",
+    "older.V2",
+)

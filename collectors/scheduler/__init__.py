@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from profiler.collectors.scheduler import (
-    dynamo_requests,
-    forward_pass,
-    prometheus,
-    prometheus_query,
-    server_info,
-    server_log,
-    step_records,
-)
-from profiler.model.extension import Format
-
-FORMATS: Final[tuple[Format, ...]] = (
-    prometheus.FORMAT,
-    prometheus_query.FORMAT,
-    server_log.FORMAT,
-    server_info.FORMAT,
-    step_records.FORMAT,
-    forward_pass.FORMAT,
-    dynamo_requests.FORMAT,
+# Places, see profiler.store.formats.
+FORMATS: Final = (
+    "prometheus.FORMAT",
+    "prometheus_query.FORMAT",
+    "server_log.FORMAT",
+    "server_info.FORMAT",
+    "step_records.FORMAT",
+    "forward_pass.FORMAT",
+    "dynamo_requests.FORMAT",
 )

@@ -15,7 +15,7 @@ from profiler.model.extension import Engine, LogStep, Source
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
-from profiler.model.steps import Amount, EngineLog, Readings, StepTable
+from profiler.model.steps import EngineLog, Readings, StepTable
 
 LONGEST_LINE: Final = 1 << 20
 # After so many bytes without the end of a line the file is no log.
@@ -34,7 +34,6 @@ class _Collected:
     rows: list[tuple[float, LogStep]] = field(default_factory=list[tuple[float, LogStep]])
     facts: dict[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     events: Counter[str] = field(default_factory=Counter[str])
-    amounts: dict[str, Amount] = field(default_factory=dict[str, Amount])
     readings: dict[str, list[tuple[float, float]]] = field(default_factory=dict[str, list[tuple[float, float]]])
     clock: float = float("nan")
     years: float = 0.0
@@ -48,12 +47,9 @@ class _Collected:
             if self.clock - (stamp + self.years) > 0.9 * YEAR:
                 self.years += YEAR
             self.clock = stamp + self.years
-        amount = None if engine.log_amount is None else engine.log_amount(text)
-        if amount is not None:
-            self.matched += 1
-            what, stated = amount
-            known = self.amounts.get(what, Amount(0, 0.0, stated))
-            self.amounts[what] = Amount(known.count + 1, known.total + stated, max(known.largest, stated))
+        stated = {} if engine.log_readings is None else engine.log_readings(text)
+        for concept, reading in stated.items():
+            self.readings.setdefault(concept, []).append((self.clock, reading))
         step = engine.log_step(text)
         if step is not None:
             self.matched += 1
@@ -68,11 +64,8 @@ class _Collected:
         event = engine.log_event(text)
         if event is not None:
             self.events[event] += 1
-        if engine.log_readings is not None:
-            for concept, value in engine.log_readings(text).items():
-                self.readings.setdefault(concept, []).append((self.clock, value))
         # An error line alone could be anyone's: it is counted and proves nothing.
-        if facts or event not in (None, "error"):
+        if facts or stated or event not in (None, "error"):
             self.matched += 1
         return False
 
@@ -81,7 +74,7 @@ class ServerLog:
     """A server's log of any known engine; see ``profiler.model.extension.Format``."""
 
     name = "server_log"
-    version = 2
+    version = 3
 
     def sniff(self, head: bytes, name: str) -> float:
         """Sure where a line is one that an engine writes, unsure where only the time stamps look like one's."""
@@ -148,7 +141,6 @@ class ServerLog:
             every_step=_every_step(found, settings),
             settings=settings,
             events=dict(found.events),
-            amounts=dict(found.amounts),
             readings={concept: Readings(*np.array(rows).T) for concept, rows in found.readings.items()},
         )
         return Reading(logs=(log,), facts=facts | found.facts, problems=tuple(problems))

@@ -1,5 +1,8 @@
 """Reading torch-profiler traces."""
 
-from profiler.collectors.torch_trace.reader import FORMAT
+from __future__ import annotations
 
-FORMATS = (FORMAT,)
+from typing import Final
+
+# Places, see profiler.store.formats.
+FORMATS: Final = ("reader.FORMAT",)

@@ -156,15 +156,14 @@ class Engine:
     ``profiler.model.metrics``; ``metric_labels`` picks, for a concept that is one label value of a metric, the
     (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
-    ``log_facts`` settings and versions, ``log_event`` names what else a line reports, ``log_amount`` a number that it
-    states (see ``EngineLog.amounts``), ``log_readings`` the concepts of ``profiler.model.metrics`` that a line gives a
-    value of. ``trace_keys`` are top-level keys of a trace that only this engine writes; ``step_label`` reads a step
-    annotation, ``step_record`` a step written as JSON; ``step_frame`` is a pattern of the Python frame that runs one
-    step, ``micro_batch`` of the annotation or frame around one micro-batch (its group is the name; without one the
-    thread tells), ``handovers`` how its processes pass work on. ``defaults`` are knobs by name whose value, where no
-    flag says otherwise, decides how a run is read. ``owner`` is what its list of models gives as ``owned_by``;
-    ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is None where nothing is known of
-    attaching to it while it runs.
+    ``log_facts`` settings and versions, ``log_event`` names what else a line reports, ``log_readings`` the concepts of
+    ``profiler.model.metrics`` that a line, of a step or not, gives a value of. ``trace_keys`` are top-level keys of a
+    trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step written as JSON;
+    ``step_frame`` is a pattern of the Python frame that runs one step, ``micro_batch`` of the annotation or frame
+    around one micro-batch (its group is the name; without one the thread tells), ``handovers`` how its processes pass
+    work on. ``defaults`` are knobs by name whose value, where no flag says otherwise, decides how a run is read.
+    ``owner`` is what its list of models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the
+    first by default; ``live`` is None where nothing is known of attaching to it while it runs.
     """
 
     name: str
@@ -184,7 +183,6 @@ class Engine:
     trace_file: str | None = None
     host_phases: Mapping[str, str] = field(default_factory=dict[str, str])
     step_frame: str | None = None
-    log_amount: Callable[[str], tuple[str, float] | None] | None = None
     micro_batch: str | None = None
     handovers: tuple[Handover, ...] = ()
     knobs: tuple[Knob, ...] = ()

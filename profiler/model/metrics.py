@@ -51,6 +51,7 @@ HISTOGRAMS: Final = frozenset(
         "itl_seconds",
         "e2e_seconds",
         "step_tokens",  # tokens of one engine step: its count is the number of steps
+        "gc_seconds",  # of one garbage collection of the interpreter
     }
 )
 # What components beside the engines are asked, in the order in which the answers are shown.

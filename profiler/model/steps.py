@@ -102,22 +102,12 @@ class StepTable:
 
 
 @dataclass(frozen=True)
-class Amount:
-    """What lines of one kind state: how many, their sum and the largest."""
-
-    count: int
-    total: float
-    largest: float
-
-
-@dataclass(frozen=True)
 class EngineLog:
     """What a server's log says: steps, settings in force, and events that matter to a comparison.
 
     ``every_step`` is True where the log prints one line a step (vLLM's iteration lines); False where decode steps are
     sampled (SGLang's batch lines). ``events`` counts log lines by kind: preemption, graph_capture, compile, error.
-    ``amounts`` are numbers that lines state: accepted_length (tokens of a verification), gc_seconds (a collection's).
-    ``readings`` are what other lines state, by a concept of ``profiler.model.metrics``.
+    ``readings`` are the other numbers that lines state, by a concept of ``profiler.model.metrics``.
     """
 
     path: str
@@ -126,7 +116,6 @@ class EngineLog:
     every_step: bool
     settings: Mapping[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     events: Mapping[str, int] = field(default_factory=dict[str, int])
-    amounts: Mapping[str, Amount] = field(default_factory=dict[str, Amount])
     readings: Mapping[str, Readings] = field(default_factory=dict[str, "Readings"])
 
 

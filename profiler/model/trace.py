@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -132,7 +133,8 @@ class Trace:
     ``phases`` to the host phase (receive, schedule, prepare_inputs, …) that an annotation marks, ``micro_batches`` to
     that of a step's micro-batches which a range is of ("": its thread tells). ``handovers`` maps the name of a range
     to the link over which its process waits for another's message (False) or sends one (True). ``messages`` maps the
-    correlation of a collective's kernels to what the call moves.
+    correlation of a collective's kernels to what the call moves. ``kept`` is the path, without a suffix, of
+    what is kept of this very file; None where nothing is.
     """
 
     path: str
@@ -151,3 +153,4 @@ class Trace:
     handovers: Mapping[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
     messages: Mapping[int, Message] = field(default_factory=dict[int, Message])
     captured: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    kept: Path | None = None

@@ -3,12 +3,14 @@
 A trace's columns go to ``.profiler/`` in the run (see ``column_file``) with its strings and metadata beside them.
 The key is the file's path, size and modification time, the format's name and version and this file's own version, so
 a changed file or reader never meets an old table. A run that can't be written to uses the user's cache folder.
+What each file was taken for is kept too, see ``formats``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -65,14 +67,16 @@ class Cache:
         trace = Trace(
             kept.path, events, kept.names, kept.processes, kept.threads, kept.base, kept.rank,
             kept.world_size, kept.devices, kept.metadata, messages=kept.messages, captured=kept.captured,
+            kept=table.with_suffix(""),
         )  # fmt: skip
         facts: dict[str, Fact[object]] = {key: Fact(*fact) for key, fact in kept.facts.items()}
         return Reading(traces=(trace,), facts=facts, problems=kept.problems)
 
-    def store(self, path: Path, reader: str, version: int, reading: Reading) -> None:
-        """Keep a reading of one trace; a full or read-only disk is no error, the file is simply read again."""
+    def store(self, path: Path, reader: str, version: int, reading: Reading) -> Reading:
+        """Keep a reading of one trace, and return it with the place; a full or read-only disk is no error, the file is
+        simply read again."""
         if len(reading.traces) != 1 or reading.totals:
-            return
+            return reading
         trace = reading.traces[0]
         columns = {name: getattr(trace.events, name) for name in EventTable.__dataclass_fields__}
         facts = {key: (str(f.value), f.source, f.inferred) for key, f in reading.facts.items()}
@@ -89,7 +93,8 @@ class Cache:
             part.replace(table)
         except (OSError, UnicodeEncodeError):
             # Also a file name that is no text: it can't be written down as JSON.
-            return
+            return reading
+        return replace(reading, traces=(replace(trace, kept=table.with_suffix("")),))
 
     def file(self, path: Path, reader: str, version: int, suffix: str) -> Path:
         """Where something that ``reader`` derived from this very file is kept; it need not exist."""

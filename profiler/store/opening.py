@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from profiler.errors import BadInput
-from profiler.model.extension import Engine, Format
+from profiler.model.extension import Engine
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import FileRecord, Reading, Run
 from profiler.store.cache import Cache
 from profiler.store.folder import files_of, run_root
+from profiler.store.formats import Formats, Remembered
 from profiler.store.loads import one_a_load
 from profiler.store.ranks import rank_problems
 from profiler.store.source import FileSource
@@ -26,7 +28,7 @@ Clean = Callable[[Reading], Reading]
 
 def open_run(
     path: Path,
-    formats: Sequence[Format],
+    formats: Formats,
     engines: Sequence[Engine],
     relabel: Relabel,
     clean: Clean,
@@ -40,6 +42,8 @@ def open_run(
     """
     root = run_root(path)
     cache = Cache(root)
+    remembered = Remembered(cache, path, formats)
+    reader = _Reader(formats, engines, relabel, clean, cache, remembered)
     problems: list[Problem] = []
     records: list[FileRecord] = []
     readings: list[Reading] = []
@@ -47,9 +51,12 @@ def open_run(
         name = str(file.relative_to(root))
         if progress is not None:
             progress(name)
-        record, reading = _read(file, name, formats, engines, relabel, clean, cache)
+        record, reading = reader.read(file, name)
         records.append(record)
         readings.append(reading)
+    if any(record.bytes >= CACHED_FROM for record in records):
+        # Only where something is kept anyway: a small run is left as it is.
+        remembered.save()
     found = tuple(p for record in records for p in record.problems)
     traces = tuple(t for r in readings for t in r.traces)
     benches, merged = one_a_load([b for r in readings for b in r.benches])
@@ -70,41 +77,48 @@ def open_run(
     )
 
 
-def _read(
-    file: Path,
-    name: str,
-    formats: Sequence[Format],
-    engines: Sequence[Engine],
-    relabel: Relabel,
-    clean: Clean,
-    cache: Cache,
-) -> tuple[FileRecord, Reading]:
-    size = 0
-    try:
-        source = FileSource(file, name)
-        size = source.size
-        head = source.head()
-        chosen = max(formats, key=lambda f: f.sniff(head, name))
-        if chosen.sniff(head, name) <= 0:
-            detail = "the kind of this file was not recognised; it was left out"
-            return FileRecord(name, "unknown", size, False, (Problem(name, "info", detail),)), Reading()
-        kept = cache.load(file, chosen.name, chosen.version) if size >= CACHED_FROM else None
-        if kept is not None:
-            reading = relabel(kept, engines)
-        else:
-            reading = clean(chosen.read(source, engines))
-            if size >= CACHED_FROM:
-                cache.store(file, chosen.name, chosen.version, reading)
-    except BadInput as error:
-        problem = Problem(name, "error", f"{error.reason}. {error.advice}", error.place)
-        (problem,) = clean(Reading(problems=(problem,))).problems
-        return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
-    except OSError as error:
-        problem = Problem(name, "error", f"could not be opened: {error.strerror}")
-        return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
-    parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters)
-    used = any(parts) or bool(reading.stacks or reading.totals or reading.components or reading.facts)
-    return FileRecord(name, chosen.name, size, used, reading.problems), reading
+@dataclass(frozen=True)
+class _Reader:
+    """What reading one file of a run takes; see ``open_run``."""
+
+    formats: Formats
+    engines: Sequence[Engine]
+    relabel: Relabel
+    clean: Clean
+    cache: Cache
+    remembered: Remembered
+
+    def read(self, file: Path, name: str) -> tuple[FileRecord, Reading]:
+        """The file's record and what it says; raises nothing that is the file's fault."""
+        size = 0
+        try:
+            source = FileSource(file, name)
+            size = source.size
+            identity = self.remembered.identity(file, name)
+            taken = self.remembered.of(identity)
+            if taken is None:
+                taken = self.formats.surest(source.head(), name)
+                if taken is None:
+                    detail = "the kind of this file was not recognised; it was left out"
+                    return FileRecord(name, "unknown", size, False, (Problem(name, "info", detail),)), Reading()
+                self.remembered.keep(identity, taken)
+            kept = self.cache.load(file, taken.name, taken.version) if size >= CACHED_FROM else None
+            if kept is not None:
+                reading = self.relabel(kept, self.engines)
+            else:
+                reading = self.clean(self.formats.at(taken).read(source, self.engines))
+                if size >= CACHED_FROM:
+                    reading = self.cache.store(file, taken.name, taken.version, reading)
+        except BadInput as error:
+            problem = Problem(name, "error", f"{error.reason}. {error.advice}", error.place)
+            (problem,) = self.clean(Reading(problems=(problem,))).problems
+            return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
+        except OSError as error:
+            problem = Problem(name, "error", f"could not be opened: {error.strerror}")
+            return FileRecord(name, "unreadable", size, False, (problem,)), Reading()
+        parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters)
+        used = any(parts) or bool(reading.stacks or reading.totals or reading.components or reading.facts)
+        return FileRecord(name, taken.name, size, used, reading.problems), reading
 
 
 def _merged(readings: Sequence[Reading]) -> Mapping[str, Fact[object]]:

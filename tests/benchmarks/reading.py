@@ -46,7 +46,8 @@ KERNEL_ARGUMENTS: dict[str, object] = {
 IMPORTS = """
 from pathlib import Path
 from profiler.collectors import database
-from profiler.collectors.nsys import PARQUET, SQLITE
+from profiler.collectors.nsys.parquet import FORMAT as PARQUET
+from profiler.collectors.nsys.sqlite import FORMAT as SQLITE
 from profiler.collectors.torch_trace import reader
 from profiler.store.source import FileSource
 """

@@ -30,9 +30,10 @@ READY = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
 METRICS = ("ScriptDuration", "LayoutDuration", "JSHeapUsedSize", "Nodes")
 
 
-def write_pair(folder: Path, events: int) -> tuple[Path, Path]:
-    """Two runs of the lab whose traces are replaced by ones of so many events; B's attention is slower."""
-    subprocess.run([sys.executable, str(LAB), "case", "slow-attention", str(folder)], check=True, capture_output=True)
+def write_pair(folder: Path, events: int, requests: int) -> tuple[Path, Path]:
+    """Two runs of the lab of so many requests, the traces replaced by ones of so many events; B's attention is slower."""
+    differing = ["--a", f"workload.requests={requests}", "--b", "attention_slowdown=2.2"]
+    subprocess.run([sys.executable, str(LAB), "pair", str(folder), *differing], check=True, capture_output=True)
     runs = folder / "run-A", folder / "run-B"
     for run, extra in zip(runs, ([], ["--slow", "attn=1.5"]), strict=True):
         shutil.rmtree(run / "trace")
@@ -44,7 +45,7 @@ def write_pair(folder: Path, events: int) -> tuple[Path, Path]:
 
 
 def make(runs: tuple[Path, Path], page: Path) -> None:
-    """Diagnose twice (the second time the traces' tables are there already), and print what it took."""
+    """Diagnose twice (the second time what was made of the traces is there already), and print what it took."""
     for name in ("first time", "again"):
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         words = [sys.executable, "-c", COMMAND, "-q", "diagnose", *map(str, runs), "--html", str(page)]
@@ -86,6 +87,7 @@ def main() -> None:
     """Parse, write the pair, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--requests", type=int, default=160)
     parser.add_argument("--openings", type=int, default=7)
     options = parser.parse_args()
     if not LAB.is_file() or chromium.executable() is None:
@@ -93,7 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         page = Path(folder) / "report.html"
-        make(write_pair(Path(folder) / "pair", options.events), page)
+        make(write_pair(Path(folder) / "pair", options.events, options.requests), page)
         show(page, options.openings)
 
 

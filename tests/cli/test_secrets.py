@@ -34,7 +34,7 @@ ALL = " ; ".join(SECRETS).replace("\0", " ")
 # Kinds of which nothing is read, and those whose files are made below.
 # A report of Nsight Systems is exported and then read as the database that it becomes. A load's plan is only named.
 READ = [
-    f.name for f in registry.FORMATS if f not in recognised.FORMATS and f.name not in ("nsys_report", "profiler_plan")
+    f.name for f in registry.formats() if f not in recognised.FORMATS and f.name not in ("nsys_report", "profiler_plan")
 ]
 
 

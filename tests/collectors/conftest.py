@@ -7,26 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from profiler.collectors import gpu, host, kubernetes, load, manifest, nsys, perfetto, recognised, rocprof, scheduler
+from profiler import registry
 from profiler.collectors.engines import ENGINES
+from profiler.collectors.torch_trace.reader import FORMAT as TRACE
 from profiler.model.extension import Format
 from profiler.model.run import Reading
 from profiler.store.source import FileSource
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "samples"
-ALL: tuple[Format, ...] = (
-    *nsys.FORMATS,
-    *rocprof.FORMATS,
-    *perfetto.FORMATS,
-    *scheduler.FORMATS,
-    *load.FORMATS,
-    *gpu.FORMATS,
-    *host.FORMATS,
-    *manifest.FORMATS,
-    *kubernetes.FORMATS,
-    *recognised.FORMATS,
-)
+# The rooms with files of their own tests; traces of the torch profiler have theirs elsewhere.
+ALL: tuple[Format, ...] = tuple(one for one in registry.formats() if one.name != TRACE.name)
 Read = Callable[[Path], tuple[str, Reading]]
 
 

@@ -97,8 +97,11 @@ def test_every_metric_is_mapped_to_a_known_concept() -> None:
         ("[2026-11-30 10:00:00] Decode batch. #running-req: 4, #token: 900, #queue-req: 0,", None),
     ],
 )
-def test_amounts_that_log_lines_state(line: str, expected: tuple[str, str, float] | None) -> None:
+def test_numbers_that_log_lines_state(line: str, expected: tuple[str, str, float] | None) -> None:
     found = [
-        (e.name, *amount) for e in ENGINES if e.log_amount is not None and (amount := e.log_amount(line)) is not None
+        (engine.name, concept, value)
+        for engine in ENGINES
+        if engine.log_readings is not None
+        for concept, value in engine.log_readings(line).items()
     ]
     assert found == ([] if expected is None else [expected])

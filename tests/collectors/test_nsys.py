@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from profiler import registry
 from profiler.analyzers.device import accounts_of
 from profiler.analyzers.trace_steps import launched, spans_of
-from profiler.collectors.nsys import PARQUET
+from profiler.collectors.nsys.parquet import FORMAT as PARQUET
 from profiler.collectors.nsys.sqlite import FORMAT, OPAQUE_GRAPH
 from profiler.errors import BadInput
 from profiler.model.run import Reading

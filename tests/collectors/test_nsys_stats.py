@@ -17,7 +17,8 @@ from profiler.analyzers.device import accounts_of
 from profiler.analyzers.inspection import inspect
 from profiler.analyzers.trace_steps import launched, spans_of
 from profiler.collectors.engines import ENGINES
-from profiler.collectors.nsys import SQLITE, STATS
+from profiler.collectors.nsys.sqlite import FORMAT as SQLITE
+from profiler.collectors.nsys.stats import FORMAT as STATS
 from profiler.errors import BadInput
 from profiler.model.run import Reading
 from profiler.model.totals import CallTotals

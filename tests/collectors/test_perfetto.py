@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from profiler.analyzers.device import accounts_of
 from profiler.analyzers.trace_steps import launched, spans_of
 from profiler.collectors.engines import ENGINES
-from profiler.collectors.perfetto import FORMAT, reader
+from profiler.collectors.perfetto import reader
 from profiler.collectors.perfetto.packets import framed
+from profiler.collectors.perfetto.reader import FORMAT
 from profiler.errors import BadInput
 from profiler.model.run import Reading
 from profiler.model.trace import Kind, Trace

@@ -14,7 +14,9 @@ import pytest
 from profiler import registry
 from profiler.analyzers.device import accounts_of
 from profiler.analyzers.trace_steps import launched, spans_of
-from profiler.collectors.rocprof import CSV, JSON, ROCPD
+from profiler.collectors.rocprof.csv_trace import FORMAT as CSV
+from profiler.collectors.rocprof.json_trace import FORMAT as JSON
+from profiler.collectors.rocprof.rocpd import FORMAT as ROCPD
 from profiler.errors import BadInput
 from profiler.model.trace import Kind, Trace
 from profiler.store.source import FileSource

@@ -12,7 +12,8 @@ from profiler import open_run
 from profiler.analyzers.device import accounts_of
 from profiler.analyzers.inspection import inspect
 from profiler.collectors.engines import ENGINES
-from profiler.collectors.rocprof import STATS, V1, V2
+from profiler.collectors.rocprof.older import V1, V2
+from profiler.collectors.rocprof.stats import FORMAT as STATS
 from profiler.errors import BadInput
 from profiler.model.run import Reading
 from profiler.model.trace import Kind

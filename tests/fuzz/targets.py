@@ -46,7 +46,7 @@ def unpack(data: bytes, path: Path) -> None:
             pass
 
 
-READERS = {one.name: one for one in registry.FORMATS if one not in recognised.FORMATS}
+READERS = {one.name: one for one in registry.formats() if one not in recognised.FORMATS}
 TARGETS: dict[str, Check] = {name: partial(read_twice, reader) for name, reader in READERS.items()}
 TARGETS["decompression"] = unpack
 

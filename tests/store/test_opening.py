@@ -22,6 +22,7 @@ from profiler.model.run import Reading, Run
 from profiler.model.trace import EventTable
 from profiler.store import cache, folder, opening
 from profiler.store.folder import files_of
+from profiler.store.formats import Formats
 from tests.strategies import Built, document, event_texts, expected, rows_of, small_trace, written
 
 EVENTS = small_trace()
@@ -180,7 +181,7 @@ def stubbed(path: Path, *formats: Format, progress: Callable[[str], None] | None
     def unlabelled(reading: Reading, engines: Sequence[Engine]) -> Reading:
         return reading
 
-    return opening.open_run(path, formats, (), unlabelled, registry.redacted, progress)
+    return opening.open_run(path, Formats((), formats), (), unlabelled, registry.redacted, progress)
 
 
 def test_the_surest_format_reads_a_file(tmp_path: Path) -> None:
@@ -310,6 +311,7 @@ def test_another_version_of_the_reader_reads_anew(
     written(EVENTS, tmp_path / "x.pt.trace.json")
     open_run(tmp_path)
     monkeypatch.setattr(type(FORMAT), "version", FORMAT.version + 1)
+    monkeypatch.setattr(registry, "code_of", lambda *_: "a reader's version is part of its code")
     open_run(tmp_path)
     monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
     open_run(tmp_path)
