@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.analyzers.kernels import COMMUNICATION, Classified
+from profiler.analyzers.trace_steps import Launched, Spans
 from profiler.model.requests import Floats, Ints
-from profiler.model.trace import EventTable, Trace
+from profiler.model.trace import EventTable, Message, Trace
 
 # Ends of one collective may differ by this much between ranks before it is taken for another one.
 SAME_COLLECTIVE_NS: Final = 1_000_000
@@ -25,12 +26,15 @@ SAME_COLLECTIVE_NS: Final = 1_000_000
 @dataclass(frozen=True)
 class Collectives:
     """The collectives of one device in order of start, columns of one length. Times are ns on the trace's own clock;
-    ``exposed`` is what of each no compute hid. ``kernel`` is its kernel's name."""
+    ``exposed`` is what of each no compute hid. ``kernel`` is its kernel's name, ``messages`` what it moves (None: the
+    trace does not say), ``tokens`` how many its step computed (0: not known)."""
 
     kernel: tuple[str, ...]
     start: Ints
     end: Ints
     exposed: Floats
+    messages: tuple[Message | None, ...]
+    tokens: Ints
 
     def __len__(self) -> int:
         return len(self.start)
@@ -51,12 +55,27 @@ class CollectiveTotal:
         return max(self.seconds - self.exposed, 0.0)
 
 
-def collectives_of(trace: Trace, events: EventTable, classes: Classified, share: Floats) -> Collectives:
-    """The collectives among the device's events. ``share`` is each event's exclusive part of the busy time, ns."""
+def collective_rows(events: EventTable, classes: Classified) -> NDArray[np.int64]:
+    """Which of a device's events are collectives."""
     category = np.array([name == COMMUNICATION for name in classes.categories], bool)
-    rows = np.flatnonzero(category[classes.code[events.name]])
+    return np.flatnonzero(category[classes.code[events.name]])
+
+
+def collectives_of(
+    trace: Trace, events: EventTable, classes: Classified, share: Floats, links: Launched, spans: Spans
+) -> Collectives:
+    """The collectives among the device's events. ``share`` is each event's exclusive part of the busy time, ns."""
+    rows = collective_rows(events, classes)
     chosen = events.select(rows)
-    return Collectives(tuple(trace.names[i] for i in chosen.name.tolist()), chosen.start, chosen.end, share[rows])
+    tokens = np.array([*(label.computed or 0 for label in spans.labels), 0], np.int64)
+    return Collectives(
+        kernel=tuple(trace.names[i] for i in chosen.name.tolist()),
+        start=chosen.start,
+        end=chosen.end,
+        exposed=share[rows],
+        messages=tuple(map(trace.messages.get, chosen.correlation.tolist())),
+        tokens=tokens[links.step[rows]],
+    )
 
 
 def totals_of(collectives: Collectives) -> tuple[CollectiveTotal, ...]:
@@ -88,12 +107,15 @@ class RankWait:
 @dataclass(frozen=True)
 class AcrossRanks:
     """Matched collectives of several ranks. ``spread`` is the median distance of the ranks' ends after alignment,
-    seconds: waits below it can't be told from the clocks' error. ``unmatched`` counts those that not every rank has."""
+    seconds: waits below it can't be told from the clocks' error. ``unmatched`` counts those that not every rank has.
+    ``rows`` are the matched ones' rows in each rank's table, ``transfer`` the nanoseconds of each."""
 
     matched: int
     unmatched: int
     spread: float
     ranks: tuple[RankWait, ...]
+    rows: tuple[Ints, ...]
+    transfer: Ints
 
     @property
     def straggler(self) -> RankWait | None:
@@ -147,6 +169,8 @@ def across_ranks(ranks: Sequence[tuple[str, int, Collectives]]) -> AcrossRanks |
         unmatched=total - int(same.sum()) * len(ranks),
         spread=float(np.median(together[same])) / 1e9,
         ranks=tuple(found),
+        rows=tuple(r[same] for r in rows),
+        transfer=transfer,
     )
 
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
+from profiler.analyzers.device_view import DeviceView
 from profiler.analyzers.idle import HostActivity, effective_launch, synchronising
 from profiler.analyzers.kernels import Classified
-from profiler.analyzers.timeline import Sweep
 from profiler.analyzers.trace_steps import Launched
 from profiler.model.requests import Floats, Ints
 from profiler.model.trace import EventTable, Trace
@@ -42,35 +42,36 @@ class CriticalPath:
         return host / self.total if self.total else 0.0
 
 
-def critical_path(
-    trace: Trace, events: EventTable, links: Launched, classes: Classified, swept: Sweep
-) -> CriticalPath | None:
-    """The path through one device's events, sorted by start. None where no launch is known."""
-    if not len(links.calls) or not len(events):
+def critical_path(view: DeviceView) -> CriticalPath | None:
+    """The path through one device's events. None where no launch is known."""
+    if not len(view.links.calls) or not len(view.events):
         return None
-    categories = len(classes.categories)
-    code = classes.code[events.name]
-    passed = np.zeros((categories, len(events) + 1))
-    for i in range(categories):
-        np.cumsum(np.where(code == i, swept.share, 0.0), out=passed[i, 1:])
-    walk = _Walk(trace, events, links, passed)
+    walk = Walk.of(view)
+    activity = HostActivity(view.trace)
+    events = view.events
     spent: dict[str, float] = {}
     crossings = 0
     row, until = len(events) - 1, int(events.end.max())
     while row >= 0:
         first = walk.start_of_run(row)
         begin = int(events.start[first])
-        busy = walk.busy(first, row, until)
-        for category, ns in zip(classes.categories, busy.tolist(), strict=True):
+        busy = walk.busy(first, row + 1, until - begin)
+        for category, ns in busy.items():
             _add(spent, f"device: {category}", ns)
-        _add(spent, DEVICE_LATENCY, until - begin - float(busy.sum()))
+        _add(spent, DEVICE_LATENCY, until - begin - sum(busy.values()))
         if first == 0:
             break
         crossings += 1
-        waited, phases = walk.host(first, begin)
-        for phase, ns in phases.items():
+        thread, launch, dry = walk.launch(first)
+        waited = walk.waited(thread, launch)
+        since = dry if waited is None else waited
+        launch = max(launch, since)
+        _add(spent, f"{HOST}: launch", begin - launch)
+        covered = activity.cover(thread, since, launch)
+        for phase, ns in covered:
             _add(spent, f"{HOST}: {phase}", ns)
-        row, until = walk.before(waited), waited
+        _add(spent, f"{HOST}: not marked", launch - since - sum(ns for _, ns in covered))
+        row, until = min(walk.before(since), first - 1), since
     total = sum(spent.values())
     ordered = sorted(spent.items(), key=lambda item: (-item[1], item[0]))
     return CriticalPath({name: ns / 1e9 for name, ns in ordered}, total / 1e9, crossings)
@@ -81,11 +82,13 @@ def _add(spent: dict[str, float], name: str, ns: float) -> None:
         spent[name] = spent.get(name, 0.0) + ns
 
 
-class _Walk:
-    """What the walk looks up: which events waited for a launch, and what the launching threads did."""
+class Walk:
+    """What a walk through one device's events, sorted by start, looks up. Times are the trace's own ns."""
 
-    def __init__(self, trace: Trace, events: EventTable, links: Launched, passed: Floats) -> None:
-        self._events, self._links, self._passed = events, links, passed
+    def __init__(self, trace: Trace, events: EventTable, links: Launched, classes: Classified, share: Floats) -> None:
+        self.events = events
+        self._links, self._share = links, share
+        self._code, self._categories = classes.code[events.name], classes.categories
         earlier = np.maximum.accumulate(np.concatenate([[np.iinfo(np.int64).min], events.end[:-1]]))
         ready = effective_launch(events, links)
         # The second and later kernels of a replay have the launch of the first: it can't be what they waited for.
@@ -95,9 +98,7 @@ class _Walk:
         leads[np.flatnonzero(known)[firsts]] = True
         self._earlier = earlier
         self._begin = int(events.start[0])
-        self.by_launch = leads & (ready >= earlier)
-        self._run = np.maximum.accumulate(np.where(self.by_launch, np.arange(len(events)), 0))
-        self._activity = HostActivity(trace)
+        self._run = np.maximum.accumulate(np.where(leads & (ready >= earlier), np.arange(len(events)), 0))
         waits = synchronising(trace)
         self._waits: dict[int, Ints] = {
             thread: np.sort(waits.end[waits.thread == thread]) for thread in np.unique(waits.thread).tolist()
@@ -105,36 +106,40 @@ class _Walk:
         order = np.argsort(events.end, kind="stable")
         self._ends, self._by_end = events.end[order], order
 
+    @staticmethod
+    def of(view: DeviceView) -> Walk:
+        """The walk of one device."""
+        return Walk(view.trace, view.events, view.links, view.classes, view.swept.share)
+
     def start_of_run(self, row: int) -> int:
-        """The event that began the stretch of device work which ``row`` ends."""
+        """The event that began the stretch of device work which ``row`` belongs to."""
         return int(self._run[row])
 
-    def busy(self, first: int, last: int, until: int) -> Floats:
-        """Exclusive ns by category of the events first to last, at most the time until ``until``."""
-        spent: Floats = self._passed[:, last + 1] - self._passed[:, first]
-        room = until - int(self._events.start[first])
+    def busy(self, first: int, stop: int, room: int) -> dict[str, float]:
+        """Exclusive ns by category of the events from first on, before stop; at most ``room`` in all."""
+        spent = np.bincount(self._code[first:stop], self._share[first:stop], minlength=len(self._categories))
         total = float(spent.sum())
-        return spent * (room / total) if total > room > 0 else spent
+        factor = room / total if total > room > 0 else 1.0
+        return {name: ns * factor for name, ns in zip(self._categories, spent.tolist(), strict=True) if ns > 0}
 
-    def host(self, row: int, begin: int) -> tuple[int, dict[str, float]]:
-        """(since when the launching thread is on the path, ns by phase since then): since it last waited for the
-        device, or where no such wait is recorded, since the device ran dry."""
+    def launch(self, row: int) -> tuple[int, int, int]:
+        """(launching thread, when it made the call that ``row`` waited for, when the device had run dry before)."""
         call = int(self._links.call[row])
-        launch = min(int(self._links.calls.start[call]), begin)
-        thread = int(self._links.calls.thread[call])
+        begun = min(int(self._links.calls.start[call]), int(self.events.start[row]))
+        return int(self._links.calls.thread[call]), begun, int(self._earlier[row])
+
+    def waited(self, thread: int, instant: int) -> int | None:
+        """When a thread last came back from waiting for the device; None where no such wait is recorded before."""
         ends = self._waits.get(thread)
-        at = -1 if ends is None else int(np.searchsorted(ends, launch, side="right")) - 1
-        since = int(self._earlier[row]) if ends is None or at < 0 else max(int(ends[at]), self._begin)
-        launch = max(launch, since)
-        phases = {"launch": float(begin - launch)}
-        covered = self._activity.cover(thread, since, launch)
-        for phase, ns in covered:
-            phases[phase] = phases.get(phase, 0.0) + ns
-        rest = launch - since - sum(ns for _, ns in covered)
-        phases["not marked"] = phases.get("not marked", 0.0) + rest
-        return since, phases
+        at = -1 if ends is None else int(np.searchsorted(ends, instant, side="right")) - 1
+        return None if ends is None or at < 0 else max(int(ends[at]), self._begin)
 
     def before(self, instant: int) -> int:
         """The last event that had ended by ``instant``; -1 where there is none."""
         at = int(np.searchsorted(self._ends, instant, side="right")) - 1
         return -1 if at < 0 else int(self._by_end[at])
+
+    def dry(self, instant: int) -> int:
+        """When the last event that had ended by ``instant`` did; where there is none, the first one's start."""
+        row = self.before(instant)
+        return self._begin if row < 0 else int(self.events.end[row])

@@ -18,6 +18,8 @@ from profiler.analyzers.graphs import GraphUse, distinct_pairs, graph_use
 from profiler.analyzers.idle import Gaps, annotated_phases
 from profiler.analyzers.kernels import Classified
 from profiler.analyzers.layers import ROLES, Layers
+from profiler.analyzers.micro_batches import MicroBatches, micro_batches_of
+from profiler.analyzers.speculation import Speculation, speculation_of
 from profiler.analyzers.timeline import Sweep, whole_nanoseconds
 from profiler.analyzers.trace_steps import Launched, Spans, is_graph_launch
 from profiler.model.requests import Floats, Ints
@@ -85,7 +87,14 @@ class DeviceAccount:
     collectives: Collectives
     path: CriticalPath | None
     totals: tuple[KernelTotal, ...]
+    speculation: Speculation | None
+    micro_batches: MicroBatches | None
     launches_known: float | None
+
+    @property
+    def source(self) -> str:
+        """The trace and its device, as figures name where they come from."""
+        return f"{self.trace}, {self.device}"
 
 
 def accounts_of(trace: Trace) -> tuple[DeviceAccount, ...]:
@@ -102,6 +111,7 @@ def _account(view: DeviceView) -> DeviceAccount:
     kernel_time = float(swept.share[computing].sum())
     unknown = float(swept.share[computing & ~classes.known[events.name]].sum())
     idle_total = swept.window - swept.busy
+    costs = _step_costs(trace, events, links, classes, layers, swept, gaps, view.spans)
     return DeviceAccount(
         trace=trace.path,
         device=view.device,
@@ -115,13 +125,20 @@ def _account(view: DeviceView) -> DeviceAccount:
         roles={} if layers.usual is None else _by_role(layers, swept),
         layers=layers.usual,
         unclassified_share=unknown / kernel_time if kernel_time else None,
-        steps=_step_costs(trace, events, links, classes, layers, swept, gaps, view.spans),
+        steps=costs,
         graphs=graph_use(trace, events, links, swept.share, gaps, view.spans, view.attending),
-        collectives=collectives_of(trace, events, classes, swept.share),
-        path=critical_path(trace, events, links, classes, swept),
+        collectives=collectives_of(trace, events, classes, swept.share, links, view.spans),
+        path=critical_path(view),
         totals=_totals(trace, events, links, classes, swept),
+        speculation=None if costs is None else _speculation(view, costs),
+        micro_batches=micro_batches_of(trace, events, links, classes),
         launches_known=float(np.mean(links.call >= 0)) if view.operators is None else None,
     )
+
+
+def _speculation(view: DeviceView, costs: StepCosts) -> Speculation | None:
+    used = np.unique(view.links.step[view.links.step >= 0])
+    return speculation_of(view.trace, view.links, view.swept.share, costs.spans.labels, used, costs.seconds, costs.idle)
 
 
 def _by_role(layers: Layers, swept: Sweep) -> dict[str, int]:

@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.analyzers.communication import across_ranks, totals_of
+from profiler.analyzers.communication_figures import aligned, communication_figures
 from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.figure_rows import FigureRows
 from profiler.analyzers.graphs import MODES, misses, padding
+from profiler.analyzers.joined_path import TRANSFER, JoinedPath, joined
+from profiler.analyzers.micro_batches import micro_batch_figures
 from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_of
+from profiler.analyzers.speculation import speculation_figures
 from profiler.model.fact import Fact
-from profiler.model.inspection import Figure, Section
+from profiler.model.inspection import Figure
 from profiler.model.run import Run
-from profiler.store.ranks import rank_problems
 
 _LONGEST: Final = 5
 _MODE_NAMES: Final = {"full": "replayed in full", "pieces": "replayed in pieces", "eager": "run eagerly"}
-
-
-class _Figures:
-    def __init__(self, section: Section, source: str) -> None:
-        self.rows: list[Figure] = []
-        self._section: Section = section
-        self._source = source
-
-    def add(self, name: str, value: float | None, unit: str, detail: str = "") -> None:
-        row = Figure(section=self._section, name=name, value=value, unit=unit, detail=detail, source=self._source)
-        self.rows.append(row)
 
 
 def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure, ...]:
@@ -35,19 +27,25 @@ def device_figures(run: Run, accounts: Sequence[DeviceAccount]) -> tuple[Figure,
     ranks = _whole(run.facts, "setting.tensor_parallel") or 1
     shape = shape_of(run.facts)
     for account in accounts:
-        source = f"{account.trace}, {account.device}"
-        found += _graphs(run.facts, account, source)
-        found += _roofline(run, account, shape, ranks, source)
-        found += _collectives(account, source)
-        found += _path(account, source)
-    return (*found, *_across(run, accounts))
+        found += _graphs(run.facts, account, account.source)
+        found += _roofline(run, account, shape, ranks, account.source)
+        found += _path(account, account.source)
+        if account.speculation is not None:
+            found += speculation_figures(account.speculation, account.source)
+        if account.micro_batches is not None:
+            found += micro_batch_figures(account.micro_batches, account.source)
+    across = aligned(run, accounts)
+    path = joined(run, across)
+    if path is not None:
+        found += _joined(run, path)
+    return (*found, *communication_figures(run, accounts, across))
 
 
 def _graphs(facts: Mapping[str, Fact[object]], account: DeviceAccount, source: str) -> list[Figure]:
     use = account.graphs
     if use is None or not use.kernels:
         return []
-    rows = _Figures("CUDA Graph", source)
+    rows = FigureRows("CUDA Graph", source)
     rows.add(
         "kernels replayed",
         use.kernels_replayed / use.kernels,
@@ -97,7 +95,7 @@ def _roofline(run: Run, account: DeviceAccount, shape: Shape | None, ranks: int,
     costs = account.steps
     if account.device == "cpu" or not account.roles or costs is None:
         return []
-    rows = _Figures("roofline", source)
+    rows = FigureRows("roofline", source)
     device = _device(run, account)
     missing = [
         text
@@ -128,43 +126,11 @@ def _device(run: Run, account: DeviceAccount) -> Device | None:
     return device_of(account.name) or device_of(stated if isinstance(stated, str) else None)
 
 
-def _collectives(account: DeviceAccount, source: str) -> list[Figure]:
-    rows = _Figures("communication", source)
-    totals = totals_of(account.collectives)
-    for total in totals[:_LONGEST]:
-        rows.add(f"exposed: {total.kernel[:100]}", total.exposed, "s",
-                 f"{total.calls:,} calls of {total.seconds:.3g} s, {total.hidden:.3g} s under compute")  # fmt: skip
-    rest = totals[_LONGEST:]
-    if rest:
-        rows.add(f"exposed: {len(rest)} other kernels", sum(t.exposed for t in rest), "s")
-    return rows.rows
-
-
-def _across(run: Run, accounts: Sequence[DeviceAccount]) -> list[Figure]:
-    bases = {trace.path: trace.base for trace in run.traces}
-    # A copy would be its own twin, and of clocks that share no moment it is not known which collectives are the same.
-    if any(bases[a.trace] == 0 for a in accounts) or any(p.severity == "warning" for p in rank_problems(run.traces)):
-        return []
-    found = across_ranks([(f"{a.trace}, {a.device}", bases[a.trace], a.collectives) for a in accounts])
-    if found is None:
-        return []
-    rows = _Figures("communication", f"{len(found.ranks)} ranks")
-    straggler = found.straggler
-    for rank in found.ranks:
-        detail = f"{rank.transfer:.3g} s transfer; last in {rank.last:,} of {found.matched:,}; "
-        detail += f"clock {rank.offset:+.3g} s, known to {found.spread:.2g} s"
-        detail += "; the straggler" if rank is straggler else ""
-        rows.add(f"waiting for other ranks: {rank.trace}", rank.waiting, "s", detail)
-    if found.unmatched:
-        rows.add("collectives that not every rank has", found.unmatched, "count")
-    return rows.rows
-
-
 def _path(account: DeviceAccount, source: str) -> list[Figure]:
     path = account.path
     if path is None or not path.total:
         return []
-    rows = _Figures("critical path", source)
+    rows = FigureRows("critical path", source)
     rows.add(
         "on the host",
         path.host_share,
@@ -173,6 +139,24 @@ def _path(account: DeviceAccount, source: str) -> list[Figure]:
     )
     for name, seconds in list(path.seconds.items())[:_LONGEST]:
         rows.add(name, seconds, "s", f"{seconds / path.total:.1%} of the path")
+    return rows.rows
+
+
+def _joined(run: Run, path: JoinedPath) -> list[Figure]:
+    lanes: dict[str, float] = {}
+    for (lane, _), seconds in path.seconds.items():
+        lanes[lane] = lanes.get(lane, 0.0) + seconds
+    rows = FigureRows("critical path", "all traces joined")
+    hops = f"{path.ranks:,} times on to a slower rank, {path.processes:,} times to another process"
+    world, seen = max((t.world_size or 0 for t in run.traces), default=0), sum(t.rank is not None for t in run.traces)
+    if world > seen:
+        hops += f"; waits for the {world - seen} of {world} ranks without a trace are on it as {TRANSFER}"
+    rows.add("on the hosts", path.host_share, "fraction", f"of {path.total:.3g} s; {hops}")
+    for lane, seconds in sorted(lanes.items(), key=lambda item: -item[1]):
+        if lane:
+            rows.add(f"in {lane}", seconds, "s", f"{seconds / path.total:.1%} of the path")
+    for (lane, part), seconds in list(path.seconds.items())[:_LONGEST]:
+        rows.add(part, seconds, "s", f"{seconds / path.total:.1%} of the path; {lane or 'no trace shows it'}")
     return rows.rows
 
 

@@ -38,6 +38,11 @@ class DeviceView:
     spans: Spans
     operators: int | None = None
 
+    @property
+    def source(self) -> str:
+        """The trace and its device, as figures name where they come from."""
+        return f"{self.trace.path}, {self.device}"
+
     @cached_property
     def layers(self) -> Layers:
         """The role and layer of every event."""

@@ -87,7 +87,7 @@ def graph_use(
         mode=mode,
         phase=tuple(label.phase for label in labels),
         sequences=np.array([_sequences(label) for label in labels], np.int64),
-        tokens=np.array([_tokens(label) for label in labels], np.int64),
+        tokens=np.array([-1 if label.computed is None else label.computed for label in labels], np.int64),
         seconds=np.bincount(row, share[owned], minlength=n) / 1e9,
         kernels=int(kernel.sum()),
         kernels_replayed=int((kernel & replayed).sum()),
@@ -111,15 +111,6 @@ def _sequences(label: StepLabel) -> int:
     if label.decode_requests is not None or label.prefill_requests is not None:
         return (label.decode_requests or 0) + (label.prefill_requests or 0)
     return -1 if label.requests is None else label.requests
-
-
-def _tokens(label: StepLabel) -> int:
-    if label.prefill_tokens is not None or label.decode_tokens is not None or label.decode_requests is not None:
-        decode = label.decode_tokens if label.decode_tokens is not None else label.decode_requests
-        return (label.prefill_tokens or 0) + (decode or 0)
-    if label.tokens is None and label.phase == "decode":
-        return _sequences(label)
-    return -1 if label.tokens is None else label.tokens
 
 
 def _waited(gaps: Gaps, replayed: NDArray[np.bool_]) -> float:

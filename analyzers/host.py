@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,7 +14,7 @@ from profiler.analyzers.device_view import CPU
 from profiler.analyzers.trace_steps import is_graph_launch
 from profiler.model.inspection import Figure
 from profiler.model.stacks import StackTable
-from profiler.model.trace import EventTable, Kind, Trace
+from profiler.model.trace import GARBAGE, EventTable, Kind, Trace
 
 _TOP: Final = 5
 # Threads that only wait for work show these as their innermost frame.
@@ -63,7 +65,7 @@ def host_figures(trace: Trace, accounts: Sequence[DeviceAccount]) -> tuple[Figur
 def _phases(trace: Trace) -> list[tuple[str, float, int]]:
     """(phase, seconds, ranges), the longest first. Ranges of one phase that overlap count once."""
     events = trace.events
-    marked = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
+    marked = np.isin(events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR, Kind.PYTHON), np.uint8))
     rows = events.select(marked & np.isin(events.name, np.array(sorted(trace.phases), np.int32)))
     names = sorted(set(trace.phases.values()))
     found = []
@@ -101,6 +103,7 @@ def stack_figures(tables: Sequence[StackTable]) -> tuple[Figure, ...]:
     """The innermost functions that sampled stacks show most, by thread; threads that wait are left out."""
     figures = []
     for table in tables:
+        figures += _interpreter(table)
         total = float(table.weight.sum())
         shares: dict[tuple[str, str], float] = {}
         waiting = 0.0
@@ -124,3 +127,46 @@ def stack_figures(tables: Sequence[StackTable]) -> tuple[Figure, ...]:
             for (thread, leaf), weight in top
         ]
     return tuple(figures)
+
+
+_PYTHON_FRAME: Final = re.compile(r"\.py:\d+\)$")
+_NATIVE_FRAME: Final = re.compile(r"\(.*\.so[.\d]*\)$")
+_COLLECTING: Final = re.compile(r"^(?:gc_collect_\w+|_?PyGC_Collect\w*|_Py_RunGC)\b")
+_TAKING: Final = re.compile(r"^(?:take_gil|PyEval_RestoreThread|PyEval_AcquireThread|_PyThreadState_Attach)\b")
+# Waiting for a condition straight from Python code: only the interpreter does that itself, for its lock. A library that
+# waits has frames of its own in between, and Python's own locks wait on semaphores.
+_CONDITION: Final = re.compile(r"^_*pthread_cond_(?:timed)?wait")
+
+
+def _interpreter(table: StackTable) -> list[Figure]:
+    """How much of each thread's samples were garbage collections and waits for the interpreter's lock (GIL)."""
+    python = [bool(_PYTHON_FRAME.search(frame)) for frame in table.frames]
+    if not any(python):
+        return []
+    both = f"{GARBAGE} and waiting for the GIL"
+    if not any(_NATIVE_FRAME.search(frame) for frame in table.frames):
+        detail = "needs native frames (py-spy record --native)"
+        return [Figure(section="stacks", name=both, value=None, unit="fraction", detail=detail, source=table.path)]
+    collecting = [bool(_COLLECTING.search(frame)) for frame in table.frames]
+    taking = [bool(_TAKING.search(frame)) for frame in table.frames]
+    condition = [bool(_CONDITION.search(frame)) for frame in table.frames]
+    totals: dict[str, list[float]] = {}
+    for row in range(len(table)):
+        stack = table.stacks[table.stack[row]]
+        thread = table.threads[table.thread[row]] if table.thread[row] >= 0 else ""
+        spent = totals.setdefault(thread, [0.0, 0.0, 0.0])
+        weight = float(table.weight[row])
+        spent[0] += weight
+        waits = any(taking[f] for f in stack) or any(
+            condition[inner] and python[outer] for outer, inner in pairwise(stack)
+        )
+        spent[1] += weight if any(collecting[f] for f in stack) else 0.0
+        spent[2] += weight if waits else 0.0
+    found = []
+    for place, name in ((1, GARBAGE), (2, "waiting for the GIL")):
+        rows = sorted(((s[place] / s[0], thread) for thread, s in totals.items() if s[place] > 0), reverse=True)
+        for share, thread in rows[:_TOP]:
+            detail = f"of the samples of {thread or 'all threads'}"
+            figure = Figure(section="stacks", name=name, value=share, unit="fraction", detail=detail, source=table.path)
+            found.append(figure)
+    return found

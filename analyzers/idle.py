@@ -16,12 +16,13 @@ import numpy as np
 from profiler.analyzers.timeline import Sweep, sweep
 from profiler.analyzers.trace_steps import Launched, Spans
 from profiler.model.requests import Floats, Ints
-from profiler.model.trace import EventTable, Kind, Trace
+from profiler.model.trace import GARBAGE, EventTable, Kind, Trace
 
 # Idle causes. The part before the colon says where the gap lies; the part after it what filled it.
 IN_STEP_LAUNCH: Final = "in step: launch"
 IN_STEP_DEVICE: Final = "in step: device"
 IN_STEP_SYNC: Final = "in step: synchronise"
+IN_STEP_GARBAGE: Final = "in step: " + GARBAGE
 IN_STEP_HOST: Final = "in step: host"
 IN_STEP_UNKNOWN: Final = "in step: not known"
 BETWEEN_PREFIX: Final = "between steps: "
@@ -81,12 +82,21 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     late_rows = np.flatnonzero(cause[whole] == _LAUNCH)
     paused = np.minimum(length[late_rows], pause)
     length[late_rows] -= paused
+    collected = np.zeros(len(whole))
+    for i in phases.collecting(swept.gap_start[whole], swept.gap_end[whole]).tolist():
+        if cause[whole[i]] in (_LAUNCH, _SYNC):
+            row = whole[i]
+            until = min(max(int(launch[row]), int(swept.gap_start[row])), int(swept.gap_end[row]))
+            spent = phases.collected(int(links.calls.thread[call[row]]), int(swept.gap_start[row]), until)
+            collected[i] = min(spent, float(length[i]))
+    length -= collected
+    garbage = np.flatnonzero(collected > 0)
     step = np.where(cause == _OUTSIDE, -1, owner)[whole]
     return pieces.done(
-        np.concatenate([length, paused]),
-        np.concatenate([cause[whole], np.full(len(late_rows), _DEVICE)]),
-        np.concatenate([step, step[late_rows]]),
-        np.concatenate([after[whole], after[whole][late_rows]]),
+        np.concatenate([length, paused, collected[garbage]]),
+        np.concatenate([cause[whole], np.full(len(late_rows), _DEVICE), np.full(len(garbage), _GARBAGE)]),
+        np.concatenate([step, step[late_rows], step[garbage]]),
+        np.concatenate([after[whole], after[whole][late_rows], after[whole][garbage]]),
     )
 
 
@@ -138,7 +148,7 @@ def effective_launch(events: EventTable, links: Launched) -> Ints:
 
 
 # Codes of the causes that a whole gap can have.
-_LAUNCH, _DEVICE, _SYNC, _UNKNOWN, _BETWEEN_DEVICE, _BETWEEN_UNKNOWN, _OUTSIDE, _HOST = range(8)
+_LAUNCH, _DEVICE, _SYNC, _UNKNOWN, _BETWEEN_DEVICE, _BETWEEN_UNKNOWN, _OUTSIDE, _GARBAGE, _HOST = range(9)
 _CAUSES: Final = (
     IN_STEP_LAUNCH,
     IN_STEP_DEVICE,
@@ -147,6 +157,7 @@ _CAUSES: Final = (
     BETWEEN_DEVICE,
     BETWEEN_UNKNOWN,
     OUTSIDE,
+    IN_STEP_GARBAGE,
 )
 
 
@@ -186,9 +197,29 @@ def annotated_phases(trace: Trace) -> float:
     return float(sweep(marked.start, marked.end, np.zeros(len(marked), np.int64)).busy) / 1e9 if len(marked) else 0.0
 
 
+_NONE: Final = np.zeros(0, np.int64)
+
+
+def _collections(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
+    """By thread, starts and ends of the garbage collections that the trace names, in order and merged."""
+    names = np.array([index for index, phase in trace.phases.items() if phase == GARBAGE], np.int32)
+    if not len(names):
+        return {}
+    events = trace.events.select(np.isin(trace.events.name, names))
+    found = {}
+    for thread in np.unique(events.thread).tolist():
+        rows = events.select(events.thread == thread)
+        rows = rows.select(np.argsort(rows.start, kind="stable"))
+        ends = np.maximum.accumulate(rows.end)
+        new = np.concatenate([[True], rows.start[1:] > ends[:-1]])
+        found[thread] = (rows.start[new], ends[np.append(np.flatnonzero(new)[1:], len(ends)) - 1])
+    return found
+
+
 class HostActivity:
     """What a thread was doing, sorted by start: annotated host phases (receive, schedule, prepare_inputs, …), and
-    where none is annotated, calls that wait for the device and framework operators."""
+    where none is annotated, calls that wait for the device and framework operators. A garbage collection of the thread
+    itself goes before all of them: it runs in the midst of whatever came to allocate."""
 
     def __init__(self, trace: Trace) -> None:
         events = trace.events
@@ -207,9 +238,35 @@ class HostActivity:
                 trace.phases.get(name, "synchronise" if waiting[name] else "operators") for name in rows.name.tolist()
             ]
             self._by_thread[thread] = (rows.start, np.maximum.accumulate(rows.end), names)
+        self._collections = _collections(trace)
+
+    def collecting(self, start: Ints, end: Ints) -> Ints:
+        """Which of these spans, in order, a garbage collection of any thread touches."""
+        touched = np.zeros(len(start) + 1, np.int64)
+        for begins, ends in self._collections.values():
+            np.add.at(touched, np.searchsorted(end, begins, side="right"), 1)
+            np.add.at(touched, np.maximum(np.searchsorted(start, ends), np.searchsorted(end, begins, side="right")), -1)
+        return np.flatnonzero(np.cumsum(touched)[:-1] > 0)
+
+    def collected(self, thread: int, start: int, end: int) -> int:
+        """Nanoseconds within [start, end) in which the thread collected garbage."""
+        return sum(stop - begin for begin, stop in self._collected(thread, start, end))
+
+    def _collected(self, thread: int, start: int, end: int) -> list[tuple[int, int]]:
+        begins, ends = self._collections.get(thread, (_NONE, _NONE))
+        first, last = np.searchsorted(ends, start, side="right"), np.searchsorted(begins, end)
+        return [(max(int(begins[i]), start), min(int(ends[i]), end)) for i in range(int(first), int(last))]
 
     def cover(self, thread: int, start: int, end: int) -> list[tuple[str, int]]:
         """(phase, ns) of the annotated phases within [start, end) on a thread; parts that none covers are left out."""
+        covered, cursor = [], start
+        for begin, stop in self._collected(thread, start, end):
+            covered += self._annotated(thread, cursor, begin)
+            covered.append((GARBAGE, stop - begin))
+            cursor = stop
+        return covered + self._annotated(thread, cursor, end)
+
+    def _annotated(self, thread: int, start: int, end: int) -> list[tuple[str, int]]:
         found = self._by_thread.get(thread)
         if found is None:
             return []

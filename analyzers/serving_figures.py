@@ -16,7 +16,7 @@ from profiler.analyzers.gap.window import measured_window
 from profiler.model.inspection import Figure, Section
 from profiler.model.requests import Floats, Ints
 from profiler.model.run import Run
-from profiler.model.steps import StepTable
+from profiler.model.steps import EngineLog, StepTable
 
 _FULL: Final = 0.97
 
@@ -32,9 +32,22 @@ def serving_figures(run: Run) -> tuple[Figure, ...]:
             steps = log.steps if window is None else window.steps
             part = "the whole log" if window is None else window.how
             found += _steps(run, steps, f"{log.path}, {part}", log.every_step)
+        found += _amounts(log)
     metrics = "metrics" if counters or gauges else ""
     found += _counted(run, counters, gauges, metrics)
     return tuple(found)
+
+
+def _amounts(log: EngineLog) -> list[Figure]:
+    found = []
+    length, collections = log.amounts.get("accepted_length"), log.amounts.get("gc_seconds")
+    if length is not None:
+        detail = f"the target's own included; mean of {length.count:,} lines"
+        found.append(_figure("speculation", "accepted length", length.total / length.count, "tokens", detail, log.path))
+    if collections is not None:
+        detail = f"{collections.count:,} collections, the longest {collections.largest:.3g} s"
+        found.append(_figure("host", "garbage collection", collections.total, "s", detail, log.path))
+    return found
 
 
 def _figure(section: Section, name: str, value: float | None, unit: str, detail: str, source: str) -> Figure:
@@ -126,10 +139,20 @@ def _counted(run: Run, counters: Mapping[str, float], gauges: Mapping[str, float
         if count:
             unit = "s" if name == "queue_seconds" else "tokens"
             add("batching", title, counters.get(f"{name}_sum", 0.0) / count, unit)
-    drafted = counters.get("draft_tokens")
+    drafted, drafts = counters.get("draft_tokens"), counters.get("drafts")
+    accepted = counters.get("accepted_tokens", 0.0)
     if drafted:
-        accepted = counters.get("accepted_tokens", 0.0)
-        add("batching", "draft tokens accepted", accepted / drafted, "fraction", f"of {drafted:,.0f}")
+        add("speculation", "draft tokens accepted", accepted / drafted, "fraction", f"of {drafted:,.0f}")
+    if drafts:
+        add(
+            "speculation",
+            "accepted length",
+            1 + accepted / drafts,
+            "tokens",
+            f"the target's own included; {drafts:,.0f} drafts",
+        )
+    elif gauges.get("accepted_length", 0.0) >= 1:
+        add("speculation", "accepted length", gauges["accepted_length"], "tokens", "the target's own included; a gauge")
     capacity = _number(run, "setting.kv_tokens")
     if capacity:
         rows.append(_figure("memory and cache", "KV cache capacity", capacity, "tokens", "",

@@ -15,6 +15,8 @@ from profiler.reports.safe_text import plain
 
 _SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+# Links and memories are specified in powers of ten.
+_RATES: Final = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 _SECOND_NAMES: Final = frozenset({"s", "second", "seconds"})
 _BYTE_NAMES: Final = frozenset({"B", "byte", "bytes"})
 _FRACTION_NAMES: Final = frozenset({"fraction", "share"})
@@ -59,6 +61,8 @@ def scale_for(unit: str, *values: float | None) -> Scale:
         divisor, name = _fitting(_SECONDS, largest, default=(1.0, "s"))
     elif unit in _BYTE_NAMES:
         divisor, name = _fitting(_BYTES, largest, default=(1.0, "B"))
+    elif unit == "bytes/s":
+        divisor, name = _fitting(_RATES, largest, default=(1.0, "B/s"))
     elif unit in _FRACTION_NAMES:
         return Scale(0.01, "%", 1)
     else:

@@ -102,7 +102,11 @@ def _trace(trace: Trace) -> dict[str, Value]:
                 int(mine.duration.sum()),
                 int((mine.start - events.start.min()).sum()),
             ]
-    return {
+    moved: dict[str, Value] = {}
+    for operation in sorted({message.operation for message in trace.messages.values()}):
+        mine_of = [m for m in trace.messages.values() if m.operation == operation]
+        moved[operation] = [len(mine_of), sum(m.sent for m in mine_of)]
+    return ({"messages": moved} if moved else {}) | {
         "base": trace.base,
         "rank": trace.rank,
         "range": [int(events.start.min()), int(events.end.max())] if len(events) else None,
@@ -150,7 +154,12 @@ def _requests(table: RequestTable) -> dict[str, Value]:
 
 def _log(log: EngineLog) -> dict[str, Value]:
     events: dict[str, Value] = {key: log.events[key] for key in sorted(log.events)}
-    return {"engine": log.engine, "every step": log.every_step, "events": events, "steps": _columns(log.steps)}
+    found: dict[str, Value] = {"engine": log.engine, "every step": log.every_step, "events": events}
+    if log.amounts:
+        found["amounts"] = {
+            key: [a.count, _plain(a.total), _plain(a.largest)] for key, a in sorted(log.amounts.items())
+        }
+    return found | {"steps": _columns(log.steps)}
 
 
 def _columns(table: object, without: tuple[str, ...] = ()) -> dict[str, Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from profiler.analyzers.device import DeviceAccount, StepCosts, accounts_of
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.shape import Load, attributed
 from profiler.analyzers.gap.window import Window, measured_window
-from profiler.model.metrics import MetricsSnapshot
+from profiler.model.metrics import GAUGES, MetricsSnapshot
 from profiler.model.requests import BenchResult, Floats, Ints
 from profiler.model.run import Run
 from profiler.model.steps import StepLabel, StepTable
@@ -141,7 +141,7 @@ def counters_of(
     gauges: dict[str, float] = {}
     busy = [s for s in snapshots if s.values.get("running_requests", 0) > 0]
     for name in sorted(names):
-        if name in _GAUGES:
+        if name in GAUGES:
             values = [s.values[name] for s in busy if name in s.values and np.isfinite(s.values[name])]
             if values:
                 gauges[name], gauges[f"{name}_max"] = float(np.mean(values)), float(np.max(values))
@@ -155,9 +155,6 @@ def counters_of(
         factor = bench.total_output_tokens / generated
         rises = {name: value * factor for name, value in rises.items()}
     return rises, gauges
-
-
-_GAUGES: Final = frozenset({"running_requests", "waiting_requests", "kv_usage"})
 
 
 def device_kind(run: Run, accounts: Sequence[DeviceAccount] = ()) -> Literal["gpu", "cpu"] | None:

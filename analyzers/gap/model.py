@@ -119,6 +119,8 @@ def component_of(bucket: str, device: str) -> Component:
         return "kernel", "host time inside the step" if device == CPU else GAPS
     if bucket == idle.IN_STEP_SYNC:
         return "scheduling", "synchronise in a step"
+    if bucket == idle.IN_STEP_GARBAGE:
+        return "scheduling", "garbage collection in a step"
     if bucket.startswith(idle.BETWEEN_PREFIX):
         return "scheduling", bucket.removeprefix(idle.BETWEEN_PREFIX)
     if bucket in (idle.OUTSIDE, idle.NO_WORK):

@@ -25,6 +25,7 @@ from profiler.model.steps import Phase, StepLabel
 METRICS: Final = {
     "sglang:num_running_reqs": "running_requests",
     "sglang:num_queue_reqs": "waiting_requests",
+    "sglang:spec_accept_length": "accepted_length",
     "sglang:token_usage": "kv_usage",
     "sglang:full_token_usage": "kv_usage",  # models with sliding-window layers
     "sglang:prompt_tokens": "prompt_tokens",
@@ -129,6 +130,9 @@ _STEP: Final = re.compile(
 _SUM: Final = re.compile(r"([a-z_]+)=(\d+)")
 _CLOCK: Final = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 _BATCH: Final = re.compile(r"\b(Prefill|Decode) batch(?: \[\d+\])?[.,:] ?(.*)")
+_ACCEPTED: Final = re.compile(r"\baccept len: (\d{1,6}\.\d{1,9})")
+# A long collection is logged twice where both are on; the warning alone has no "GC end".
+_COLLECTION: Final = re.compile(r"GC end: .{1,60}\| Generation \d \| Duration: (\d{1,9}\.\d{1,9})s")
 _FIELD: Final = re.compile(r"(#?[A-Za-z][^:,]*): ([^,]+)")
 _ARGUMENTS: Final = re.compile(r"server_args=(?=ServerArgs\(|\{)")
 _POOL: Final = re.compile(
@@ -170,6 +174,7 @@ def step_label(name: str) -> StepLabel | None:
             decode_tokens=sums.get("g_sq", batch if mode == "DECODE" else None),
             decode_context=sums.get("g_sk"),
             requests=batch,
+            verify=mode != "DECODE",
         )
     if mode in _EXTENDING:
         return StepLabel(
@@ -240,6 +245,16 @@ def log_facts(line: str) -> Mapping[str, object]:
         return from_fields(KNOBS, dict(_POOL.findall(line)))
     match = _VERSION.search(line) if "version" in line and _CLOCK.match(line) else None
     return {} if match is None else {"engine.version": match[1].rstrip(".,;)'\"")}
+
+
+def log_amount(line: str) -> tuple[str, float] | None:
+    """The accepted length of a decode line (the target's own token included), or the time of one garbage collection
+    (``SGLANG_LOG_GC``, and warnings of long ones without it)."""
+    if "accept len: " in line:
+        match = _ACCEPTED.search(line)
+        return None if match is None else ("accepted_length", float(match[1]))
+    match = _COLLECTION.search(line) if "Duration: " in line else None
+    return None if match is None else ("gc_seconds", float(match[1]))
 
 
 def log_event(line: str) -> str | None:
@@ -375,6 +390,9 @@ ENGINE: Final = Engine(
     log_clock=log_clock,
     log_facts=log_facts,
     log_event=log_event,
+    log_amount=log_amount,
+    # Ranges of two-batch overlap: half and stage; without the split a stage is "primary0".
+    micro_batch=r"^([ab])\d{1,4}$",
     every_step_logged=False,
     trace_file=r"-TP-\d+(?:-(?:DP|PP|EP)-\d+)*(?:-(?:EXTEND|DECODE|prefill|decode))?\.trace\.json",
     host_phases=HOST_PHASES,

@@ -21,6 +21,7 @@ from profiler.collectors.step_annotations import phase
 from profiler.model.extension import Engine, Knob, LogStep, StepRecord
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
+from profiler.model.trace import GARBAGE
 
 METRICS: Final = {
     "trtllm_num_requests_running": "running_requests",
@@ -32,6 +33,7 @@ METRICS: Final = {
     "trtllm_generation_tokens": "generation_tokens",
     "trtllm_request_success": "requests",
     "trtllm_num_preemptions": "preemptions",
+    "trtllm_spec_decode_acceptance_length": "accepted_length",
     "trtllm_spec_decode_num_draft_tokens": "draft_tokens",
     "trtllm_spec_decode_num_accepted_tokens": "accepted_tokens",
     "trtllm_request_queue_time_seconds": "queue_seconds",
@@ -62,6 +64,9 @@ KNOBS: Final = (
     Knob("schedule_policy", (), ("capacity_scheduler_policy",)),
     Knob("attention_backend", (), ("attn_backend",)),
 )
+
+# Ranges of NVTX; that of the garbage collector needs TLLM_PROFILE_RECORD_GC.
+HOST_PHASES: Final = {"_prepare_tp_inputs": "prepare_inputs", "Python GC": GARBAGE}
 
 _PAIR: Final = re.compile(r"(\w+)(?: = |: )(\{[^}]{0,400}\}|[^,]{1,80})")
 _STATE: Final = re.compile(r"'(\w{1,40})': (\d{1,18})")
@@ -245,6 +250,7 @@ ENGINE: Final = Engine(
     log_clock=log_clock,
     log_facts=log_facts,
     log_event=log_event,
+    host_phases=HOST_PHASES,
     every_step_logged=True,
     knobs=KNOBS,
     defaults={"overlap": True},

@@ -18,7 +18,7 @@ from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed, phase
 from profiler.collectors.versions import at_least
-from profiler.model.extension import Engine, Knob, LogStep, StepRecord
+from profiler.model.extension import Engine, Handover, Knob, LogStep, StepRecord
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
 
@@ -38,6 +38,7 @@ METRICS: Final = {
     "vllm:gpu_prefix_cache_hits": "prefix_hits",
     "vllm:num_preemptions": "preemptions",
     "vllm:request_success": "requests",
+    "vllm:spec_decode_num_drafts": "drafts",
     "vllm:spec_decode_num_draft_tokens": "draft_tokens",
     "vllm:spec_decode_num_accepted_tokens": "accepted_tokens",
     "vllm:request_queue_time_seconds": "queue_seconds",
@@ -108,8 +109,8 @@ HOST_PHASES: Final = {
     "Postprocess": "sample",
     "gpu_model_runner: sample": "sample",
     "Sample": "sample",
-    "gpu_model_runner: draft": "sample",
-    "Draft": "sample",
+    "gpu_model_runner: draft": "draft",
+    "Draft": "draft",
     "gpu_model_runner: bookkeep": "process_output",
     "Bookkeep": "process_output",
     "gpu_model_runner: ModelRunnerOutput": "process_output",
@@ -121,12 +122,23 @@ HOST_PHASES: Final = {
     "EPLB": "other",
 }
 
+# The core takes requests from the front end, calls its workers and takes their answers (names of 0.32).
+HANDOVERS: Final = (
+    Handover("requests", r"v1/engine/core\.py\(\d+\): _process_input_queue$", r"core_client\.py\(\d+\): _send_input$"),
+    Handover("calls", r"shm_broadcast\.py\(\d+\): dequeue$", r"multiproc_executor\.py\(\d+\): collective_rpc$"),
+    Handover(
+        "answers", r"multiproc_executor\.py\(\d+\): get_response$", r"multiproc_executor\.py\(\d+\): enqueue_output$"
+    ),
+)
+
 _CLOCK: Final = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)")
 _ITERATION: Final = re.compile(
     r"Iteration\(\d+\): (\d{1,18}) context requests, (\d{1,18}) context tokens, (\d{1,18}) generation requests, "
     r"(\d{1,18}) generation tokens, iteration elapsed time: ([\d.]{1,24}) ms( \(dummy\))?"
     r"(?:, \S+ KV cache usage: ([\d.]{1,24})%)?"
 )
+_ACCEPTED: Final = re.compile(r"Mean acceptance length: (\d{1,6}\.\d{1,9})")
+_COLLECTION: Final = re.compile(r"GC took (\d{1,12}\.\d{1,6})ms to complete\. Collected ")
 _COUNTED: Final = re.compile(
     r"execute_context_(\d{1,18})\((\d{1,18})(?:_\d+)?\)_generation_(\d{1,18})\((\d{1,18})(?:_\d+)?\)"
 )
@@ -276,6 +288,16 @@ def log_facts(line: str) -> Mapping[str, object]:
     match = _BACKEND.search(line)
     backend = next((group for group in match.groups() if group), None) if match else None
     return {"setting.attention_backend": backend.removesuffix(" attention")} if backend else {}
+
+
+def log_amount(line: str) -> tuple[str, float] | None:
+    """The accepted length of an interval (the target's own token included), or the time of one garbage collection
+    (``VLLM_GC_DEBUG``, utils/gc_utils.py)."""
+    if "SpecDecoding metrics" in line:
+        match = _ACCEPTED.search(line)
+        return None if match is None else ("accepted_length", float(match[1]))
+    match = _COLLECTION.search(line) if "GC took" in line else None
+    return None if match is None else ("gc_seconds", float(match[1]) / 1e3)
 
 
 def log_event(line: str) -> str | None:
@@ -428,6 +450,9 @@ ENGINE: Final = Engine(
     log_clock=log_clock,
     log_facts=log_facts,
     log_event=log_event,
+    log_amount=log_amount,
+    handovers=HANDOVERS,
+    micro_batch=r"gpu_ubatch_wrapper\.py\(\d+\): _ubatch_thread$",
     every_step_logged=True,
     trace_keys={"vllm_version": "engine.version"},
     # "<prefix>_dp0_pp0_tp0_dcp0_ep0_rank0.<ns>.pt.trace.json.gz" since 0.17; "<instance>-rank-0" from 0.11.2.

@@ -13,7 +13,7 @@ from profiler.model.extension import Engine, LogStep, Source
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
-from profiler.model.steps import EngineLog, StepTable
+from profiler.model.steps import Amount, EngineLog, StepTable
 
 LONGEST_LINE: Final = 1 << 20
 # After so many bytes without the end of a line the file is no log.
@@ -32,6 +32,7 @@ class _Collected:
     rows: list[tuple[float, LogStep]] = field(default_factory=list[tuple[float, LogStep]])
     facts: dict[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     events: Counter[str] = field(default_factory=Counter[str])
+    amounts: dict[str, Amount] = field(default_factory=dict[str, Amount])
     clock: float = float("nan")
     years: float = 0.0
 
@@ -43,6 +44,12 @@ class _Collected:
             if self.clock - (stamp + self.years) > 0.9 * YEAR:
                 self.years += YEAR
             self.clock = stamp + self.years
+        amount = None if engine.log_amount is None else engine.log_amount(text)
+        if amount is not None:
+            self.matched += 1
+            what, stated = amount
+            known = self.amounts.get(what, Amount(0, 0.0, stated))
+            self.amounts[what] = Amount(known.count + 1, known.total + stated, max(known.largest, stated))
         step = engine.log_step(text)
         if step is not None:
             self.matched += 1
@@ -66,7 +73,7 @@ class ServerLog:
     """A server's log of any known engine; see ``profiler.model.extension.Format``."""
 
     name = "server_log"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """Sure where a line is one that an engine writes, unsure where only the time stamps look like one's."""
@@ -128,6 +135,7 @@ class ServerLog:
             every_step=_every_step(found, settings),
             settings=settings,
             events=dict(found.events),
+            amounts=dict(found.amounts),
         )
         return Reading(logs=(log,), facts=facts | found.facts, problems=tuple(problems))
 

@@ -151,6 +151,9 @@ typedef struct {
     uint8_t *timed;
     Py_ssize_t count, room;
     pool pools[TEXTS];
+    uint8_t *collective; /* by name: whether it holds one of the words; `judged` names have been looked at */
+    uint32_t judged, judged_room;
+    const char *words;
     int64_t phases[256];
 } columns;
 
@@ -169,7 +172,11 @@ static const uint8_t NONE[] = "None";
 
 #define IS(key, size, text) ((size) == sizeof(text) - 1 && !memcmp(key, text, sizeof(text) - 1))
 
-static at arguments(at p, at end, int64_t *ids) {
+enum { ORDINARY, METADATA, MESSAGE };
+/* What the arguments hold of a collective's message. */
+enum { STATED = 1, SHAPES = 2 };
+
+static at arguments(at p, at end, int64_t *ids, int *message) {
     static const struct { const char *key; size_t size; int id; } known[] = {
         {"correlation", 11, CORRELATION}, {"stream", 6, STREAM}, {"device", 6, DEVICE}, {"bytes", 5, SIZE}, {"graph node id", 13, GRAPH_NODE}};
     int escaped;
@@ -188,6 +195,8 @@ static at arguments(at p, at end, int64_t *ids) {
             if (size == known[i].size && !memcmp(key, known[i].key, size)) id = known[i].id;
         /* These two must be text or a number to be read by the general reader as well. */
         int label = IS(key, size, "name") || IS(key, size, "labels");
+        if (size == 13 && !memcmp(key, "In msg nelems", 13)) *message |= STATED;
+        if (size == 10 && !memcmp(key, "Input Dims", 10)) *message |= SHAPES;
         if (id >= 0 && p < end && *p == 'n') { if (!(p = word(p, end, "null", 4))) return NULL; ids[id] = -1; }
         else if (id >= 0) p = decimal(p, end, 0, &ids[id]);
         else if (label && (p >= end || *p == '{' || *p == '[' || *p == 't' || *p == 'f')) return NULL;
@@ -201,14 +210,33 @@ static at arguments(at p, at end, int64_t *ids) {
     }
 }
 
-/* One event; it becomes a row if it is a complete one (phase X). `metadata` is set for phase M. */
-static at event(at p, at end, columns *c, int *metadata) {
+/* Whether the name holds one of the words (each ended by a zero, the last by two), looked at once a name; -1: no memory. */
+static int is_collective(columns *c, int32_t name) {
+    if (c->pools[NAME].count > c->judged_room) {
+        uint32_t room = 2 * c->pools[NAME].count;
+        void *grown = realloc(c->collective, room);
+        if (!grown) return -1;
+        c->collective = grown, c->judged_room = room;
+    }
+    for (; c->judged < c->pools[NAME].count; c->judged++) {
+        at text = c->pools[NAME].texts[c->judged];
+        size_t size = c->pools[NAME].sizes[c->judged];
+        uint8_t found = 0;
+        for (const char *word = c->words; *word && !found; word += strlen(word) + 1)
+            for (size_t i = 0, length = strlen(word); i + length <= size && !found; i++) found = !memcmp(text + i, word, length);
+        c->collective[c->judged] = found;
+    }
+    return c->collective[name];
+}
+
+/* One event; it becomes a row if it is a complete one (phase X). `sort` says whether its text is handed back. */
+static at event(at p, at end, columns *c, int *sort) {
     int64_t start = 0, duration = 0, ids[IDS] = {-1, -1, -1, -1, -1};
     at texts[TEXTS] = {NONE, NONE, NONE, NONE};
     size_t sizes[TEXTS] = {0, 0, 4, 4};
-    int timed = 0, escaped, seen_arguments = 0;
+    int timed = 0, escaped, seen_arguments = 0, message = 0;
     uint8_t phase = 0;
-    *metadata = 0;
+    *sort = ORDINARY;
     if (p >= end || *p != '{') return NULL;
     p = blank(p + 1, end);
     if (p < end && *p == '}') return NULL;
@@ -232,7 +260,7 @@ static at event(at p, at end, columns *c, int *metadata) {
             else timed = 1, p = decimal(p, end, 3, &duration);
         } else if (IS(key, size, "args")) {
             if (*p == 'n') { p = word(p, end, "null", 4); }
-            else if (*p == '{' && !seen_arguments++) { p = arguments(p, end, ids); }
+            else if (*p == '{' && !seen_arguments++) { p = arguments(p, end, ids, &message); }
             else return NULL;
         } else if (text >= 0 && *p == '"') {
             texts[text] = p + 1;
@@ -258,7 +286,7 @@ static at event(at p, at end, columns *c, int *metadata) {
         p = blank(p + 1, end);
     }
     c->phases[phase]++;
-    *metadata = phase == 'M';
+    if (phase == 'M') *sort = METADATA;
     if (phase != 'X') return p;
     if (c->count == c->room && !columns_grow(c)) return NULL;
     Py_ssize_t row = c->count++;
@@ -266,6 +294,11 @@ static at event(at p, at end, columns *c, int *metadata) {
     for (int i = 0; i < IDS; i++) c->ids[i][row] = ids[i];
     for (int i = 0; i < TEXTS; i++)
         if ((c->texts[i][row] = intern(&c->pools[i], texts[i], sizes[i])) < 0) return NULL;
+    if (message) {
+        int named = message & STATED ? 1 : is_collective(c, c->texts[NAME][row]);
+        if (named < 0) return NULL;
+        if (named) *sort = MESSAGE;
+    }
     return p;
 }
 
@@ -278,34 +311,22 @@ static PyObject *texts_of(const pool *p) {
     return list;
 }
 
-static PyObject *result_of(const columns *c, PyObject *metadata) {
-#define BYTES(field) PyBytes_FromStringAndSize((const char *)(field), c->count * (Py_ssize_t)sizeof *(field))
-    PyObject *phases = PyDict_New();
-    for (int i = 0; phases && i < 256; i++) {
-        if (!c->phases[i]) continue;
-        char key[2] = {(char)i, 0};
-        PyObject *count = PyLong_FromLongLong(c->phases[i]);
-        if (!count || PyDict_SetItemString(phases, key, count) < 0) { Py_XDECREF(count); Py_DECREF(phases); return NULL; }
-        Py_DECREF(count);
-    }
-    return Py_BuildValue("{sNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsN}", "start", BYTES(c->start), "duration", BYTES(c->duration), "timed", BYTES(c->timed),
-        "correlation", BYTES(c->ids[CORRELATION]), "stream", BYTES(c->ids[STREAM]), "device", BYTES(c->ids[DEVICE]), "size", BYTES(c->ids[SIZE]),
-        "graph_node", BYTES(c->ids[GRAPH_NODE]), "name", BYTES(c->texts[NAME]), "category", BYTES(c->texts[CATEGORY]), "process", BYTES(c->texts[PROCESS]),
-        "thread", BYTES(c->texts[THREAD]), "names", texts_of(&c->pools[NAME]), "categories", texts_of(&c->pools[CATEGORY]),
-        "processes", texts_of(&c->pools[PROCESS]), "threads", texts_of(&c->pools[THREAD]), "phases", phases, "metadata", metadata);
-#undef BYTES
-}
-
-/* Metadata events are few: where they lie is kept, and their text is handed back for the general reader. */
+/* Metadata events and messages are few: where they lie (and a message's row) is kept, and their text is handed back for
+ * the general reader. */
 typedef struct { at from, to; } span;
-typedef struct { span *found; Py_ssize_t count, room; } spans;
+typedef struct { span *found; int64_t *rows; Py_ssize_t count, room; } spans;
 
-static int keep(spans *s, at from, at to) {
+static int keep(spans *s, at from, at to, Py_ssize_t row) {
     if (s->count == s->room) {
-        span *grown = realloc(s->found, (size_t)(2 * s->room + 16) * sizeof(span));
-        if (!grown) return 0;
-        s->found = grown, s->room = 2 * s->room + 16;
+        size_t room = (size_t)(2 * s->room + 16);
+        span *grown = realloc(s->found, room * sizeof(span));
+        if (grown) s->found = grown;
+        int64_t *rows = realloc(s->rows, room * sizeof(int64_t));
+        if (rows) s->rows = rows;
+        if (!grown || !rows) return 0;
+        s->room = (Py_ssize_t)room;
     }
+    s->rows[s->count] = row;
     s->found[s->count++] = (span){from, to};
     return 1;
 }
@@ -319,13 +340,33 @@ static PyObject *text_of(const spans *s) {
     return list;
 }
 
+static PyObject *result_of(const columns *c, const spans *metadata, const spans *messages) {
+#define BYTES(field) PyBytes_FromStringAndSize((const char *)(field), c->count * (Py_ssize_t)sizeof *(field))
+    PyObject *phases = PyDict_New();
+    for (int i = 0; phases && i < 256; i++) {
+        if (!c->phases[i]) continue;
+        char key[2] = {(char)i, 0};
+        PyObject *count = PyLong_FromLongLong(c->phases[i]);
+        if (!count || PyDict_SetItemString(phases, key, count) < 0) { Py_XDECREF(count); Py_DECREF(phases); return NULL; }
+        Py_DECREF(count);
+    }
+    return Py_BuildValue("{sNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsN}", "start", BYTES(c->start), "duration", BYTES(c->duration), "timed", BYTES(c->timed),
+        "correlation", BYTES(c->ids[CORRELATION]), "stream", BYTES(c->ids[STREAM]), "device", BYTES(c->ids[DEVICE]), "size", BYTES(c->ids[SIZE]),
+        "graph_node", BYTES(c->ids[GRAPH_NODE]), "name", BYTES(c->texts[NAME]), "category", BYTES(c->texts[CATEGORY]), "process", BYTES(c->texts[PROCESS]),
+        "thread", BYTES(c->texts[THREAD]), "names", texts_of(&c->pools[NAME]), "categories", texts_of(&c->pools[CATEGORY]),
+        "processes", texts_of(&c->pools[PROCESS]), "threads", texts_of(&c->pools[THREAD]), "phases", phases, "metadata", text_of(metadata),
+        "messages", text_of(messages), "message_rows", PyBytes_FromStringAndSize((const char *)messages->rows, messages->count * (Py_ssize_t)sizeof(int64_t)));
+#undef BYTES
+}
+
 /* Whether all of the text was read. Touches no Python object, so that other threads may run. */
-static int scan_all(at p, at end, columns *c, spans *metadata) {
+static int scan_all(at p, at end, columns *c, spans *metadata, spans *messages) {
     p = blank(p, end);
     while (p < end) {
-        int is_metadata;
+        int sort;
         at from = p;
-        if (!(p = event(p, end, c, &is_metadata)) || (is_metadata && !keep(metadata, from, p))) return 0;
+        if (!(p = event(p, end, c, &sort))) return 0;
+        if (sort != ORDINARY && !keep(sort == METADATA ? metadata : messages, from, p, c->count - 1)) return 0;
         p = blank(p, end);
         if (p == end) return 1;
         if (*p != ',') return 0;
@@ -335,29 +376,32 @@ static int scan_all(at p, at end, columns *c, spans *metadata) {
 }
 
 PyDoc_STRVAR(scan_doc,
-"scan(data: bytes) -> dict | None\n\n"
-"Columns of comma-separated events, or None where the general reader has to decide. Times are nanoseconds.");
+"scan(data: bytes, words: bytes) -> dict | None\n\n"
+"Columns of comma-separated events, or None where the general reader has to decide. Times are nanoseconds.\n"
+"words: parts of the names whose shapes are wanted, each ended by a zero.");
 
-static PyObject *scan(PyObject *module, PyObject *argument) {
-    char *data;
-    Py_ssize_t size;
+static PyObject *scan(PyObject *module, PyObject *arguments) {
+    const char *data, *words;
+    Py_ssize_t size, ignored;
     (void)module;
-    if (PyBytes_AsStringAndSize(argument, &data, &size) < 0) return NULL;
+    if (!PyArg_ParseTuple(arguments, "y#y#", &data, &size, &words, &ignored)) return NULL;
     columns c;
-    spans metadata;
-    memset(&c, 0, sizeof c), memset(&metadata, 0, sizeof metadata);
+    spans metadata, messages;
+    memset(&c, 0, sizeof c), memset(&metadata, 0, sizeof metadata), memset(&messages, 0, sizeof messages);
+    c.words = words; /* bytes objects end with one more zero */
     int ready = 1, whole = 0;
     Py_BEGIN_ALLOW_THREADS
     for (int i = 0; i < TEXTS; i++) ready = pool_start(&c.pools[i], 0) && ready;
-    if (ready) whole = scan_all((at)data, (at)data + size, &c, &metadata);
+    if (ready) whole = scan_all((at)data, (at)data + size, &c, &metadata, &messages);
     Py_END_ALLOW_THREADS
-    PyObject *result = !ready ? PyErr_NoMemory() : whole ? result_of(&c, text_of(&metadata)) : Py_NewRef(Py_None);
-    free(metadata.found), free(c.start), free(c.duration), free(c.timed);
+    PyObject *result = !ready ? PyErr_NoMemory() : whole ? result_of(&c, &metadata, &messages) : Py_NewRef(Py_None);
+    free(metadata.found), free(metadata.rows), free(messages.found), free(messages.rows), free(c.collective);
+    free(c.start), free(c.duration), free(c.timed);
     for (int i = 0; i < IDS; i++) free(c.ids[i]);
     for (int i = 0; i < TEXTS; i++) free(c.texts[i]), pool_end(&c.pools[i]);
     return result;
 }
 
-static PyMethodDef methods[] = {{"scan", scan, METH_O, scan_doc}, {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {{"scan", scan, METH_VARARGS, scan_doc}, {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_scan", "A quick reader of well-formed Kineto events.", 0, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__scan(void) { return PyModuleDef_Init(&definition); }

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.collectors.torch_trace.decode import Damage, Event, Number, Times
+from profiler.collectors.torch_trace.messages import Found, is_message, message_of
 from profiler.collectors.torch_trace.scan import Scanned
 from profiler.model.requests import Ints
 from profiler.model.trace import NO_ID, EventTable, Kind
@@ -52,6 +53,7 @@ class Columns:
         self.process_labels: dict[str, str] = {}
         self.thread_labels: dict[tuple[str, str], str] = {}
         self.phases: Counter[str] = Counter()
+        self.messages: list[Found] = []
         self._columns: dict[str, NDArray[Any]] = {}
         self._rows = 0
         self._kinds: dict[str, int] = {}
@@ -80,7 +82,8 @@ class Columns:
             size=_ids([None if a is None else a.bytes for a in args], NO_ID),
             graph_node=_ids([None if a is None else a.graph_node for a in args], NO_ID),
         )
-        self._append(table, bad, offset)
+        messages = [(i, event) for i, event in enumerate(chosen) if is_message(event.name, event.args)]
+        self._append(table, bad, offset, messages)
 
     def add_scanned(self, chunk: Scanned, offset: int) -> None:
         """Append a chunk that the quick scanner has read; the same rows that ``add`` would make of its events."""
@@ -111,9 +114,11 @@ class Columns:
             size=chunk.size,
             graph_node=chunk.graph_node,
         )
-        self._append(table, ~chunk.timed, offset)
+        self._append(table, ~chunk.timed, offset, chunk.messages)
 
-    def _append(self, table: EventTable, bad: NDArray[np.bool_], offset: int) -> None:
+    def _append(
+        self, table: EventTable, bad: NDArray[np.bool_], offset: int, messages: Sequence[tuple[int, Event]]
+    ) -> None:
         # Where a device event has no arguments its lane still says device and stream.
         on_device = np.isin(table.kind, np.array(ON_DEVICE, np.uint8))
         lanes = (
@@ -127,6 +132,11 @@ class Columns:
         sound = self._sound(table, bad, offset)
         whole = bool(sound.all())
         first, self._rows = self._rows, self._rows + int(sound.sum())
+        place = np.cumsum(sound) - 1 if messages else sound
+        for row, event in messages:
+            message = None if event.args is None or not sound[row] else message_of(event.name, event.args)
+            if message is not None:
+                self.messages.append((first + int(place[row]), message))
         for field in EventTable.__dataclass_fields__:
             part = getattr(table, field)
             column = self._columns.setdefault(field, np.empty(0, part.dtype))

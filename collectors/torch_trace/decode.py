@@ -25,6 +25,14 @@ class Args(msgspec.Struct, gc=False):
     graph_node: Number = msgspec.field(name="graph node id", default=None)
     name: Number = None
     labels: Number = None
+    # A collective's message, decoded only where an event is one.
+    sent: msgspec.Raw = msgspec.field(name="In msg nelems", default=msgspec.Raw(b""))
+    received: msgspec.Raw = msgspec.field(name="Out msg nelems", default=msgspec.Raw(b""))
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=msgspec.Raw(b""))
+    dtype: msgspec.Raw = msgspec.Raw(b"")
+    ranks: msgspec.Raw = msgspec.field(name="Group size", default=msgspec.Raw(b""))
+    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw(b""))
+    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw(b""))
 
 
 class Event(msgspec.Struct, gc=False):

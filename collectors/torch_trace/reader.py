@@ -14,6 +14,7 @@ import numpy as np
 from profiler.collectors.torch_trace.chunks import Piece, array_ends, pieces
 from profiler.collectors.torch_trace.columns import ABSOLUTE_US, Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail, frame
+from profiler.collectors.torch_trace.messages import by_correlation, group_size
 from profiler.collectors.torch_trace.scan import Scanned, scan
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
@@ -55,7 +56,7 @@ class TorchTrace:
     """The format; ``read`` returns one ``Trace``."""
 
     name = "torch-profiler trace"
-    version = 2
+    version = 3
 
     def sniff(self, head: bytes, name: str) -> float:
         """Certain where Kineto's own keys or categories occur; weak where only the file name says so."""
@@ -155,6 +156,7 @@ def _trace(name: str, columns: Columns, keys: Mapping[str, object]) -> Trace:
         world_size=_integer(info.get("world_size")),
         devices=tuple(_devices(keys)),
         metadata=simple,
+        messages=by_correlation(events, columns.messages, group_size(info.get("pg_config"))),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.collectors.torch_trace.decode import Event
+from profiler.collectors.torch_trace.messages import WORDS
 from profiler.model.requests import Ints
 
 try:
@@ -18,9 +19,10 @@ try:
 except ImportError:  # built without a C compiler; the general reader does everything
     _scan = None  # type: ignore[assignment]
 
-compiled: Final[Callable[[bytes], Mapping[str, Any] | None] | None] = None if _scan is None else _scan.scan
+compiled: Final[Callable[[bytes, bytes], Mapping[str, Any] | None] | None] = None if _scan is None else _scan.scan
 _EVENT: Final = msgspec.json.Decoder(Event, strict=False)
 _TEXT: Final = msgspec.json.Decoder(str)
+_WANTED: Final = b"".join(word.encode() + b"\0" for word in WORDS)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Scanned:
     threads: list[str]
     phases: Mapping[str, int]
     metadata: list[Event]
+    messages: list[tuple[int, Event]]  # (row, the event): those that may state a collective's message
 
 
 def scan(data: bytes) -> Scanned | None:
@@ -56,17 +59,19 @@ def scan(data: bytes) -> Scanned | None:
         # The general reader repairs text that is no UTF-8, wherever in the chunk it lies.
         if not data.isascii():
             data.decode("utf-8")
-        found = compiled(data)
+        found = compiled(data, _WANTED)
         if found is None:
             return None
         columns: dict[str, Any] = {name: np.frombuffer(found[name], np.int64) for name in _INTEGERS}
         columns |= {name: np.frombuffer(found[name], np.int32) for name in _CODES}
         columns |= {name: [_text(text) for text in found[name]] for name in _TEXTS}
         metadata = [_EVENT.decode(text) for text in found["metadata"]]
+        rows = np.frombuffer(found["message_rows"], np.int64).tolist()
+        messages = [(row, _EVENT.decode(text)) for row, text in zip(rows, found["messages"], strict=True)]
     except (UnicodeDecodeError, msgspec.MsgspecError):
         return None
     timed = np.frombuffer(found["timed"], np.bool_)
-    return Scanned(timed=timed, phases=found["phases"], metadata=metadata, **columns)
+    return Scanned(timed=timed, phases=found["phases"], metadata=metadata, messages=messages, **columns)
 
 
 _INTEGERS: Final = ("start", "duration", "correlation", "stream", "device", "size", "graph_node")

@@ -139,6 +139,16 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class Handover:
+    """A way from one process of an engine to another: patterns of the annotations or Python frames in which the one
+    waits for a message and the other sends it."""
+
+    link: str
+    waits: str
+    sends: str
+
+
+@dataclass(frozen=True)
 class Engine:
     """All that the product knows of one engine, as data and small functions; each engine is one file.
 
@@ -146,12 +156,13 @@ class Engine:
     ``profiler.model.metrics``; ``metric_labels`` picks, for a concept that is one label value of a metric, the
     (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
     than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
-    ``log_facts`` settings and versions, ``log_event`` names what else a line reports. ``trace_keys`` are top-level
-    keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
-    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step. ``defaults`` are knobs by name
-    whose value, where no flag says otherwise, decides how a run is read. ``owner`` is what its list of
-    models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is
-    None where nothing is known of attaching to it while it runs.
+    ``log_facts`` settings and versions, ``log_event`` names what else a line reports, ``log_amount`` a number that it
+    states (see ``EngineLog.amounts``). ``trace_keys`` are top-level keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
+    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step, ``micro_batch`` of the
+    annotation or frame around one micro-batch (its group is the name; without one the thread tells), ``handovers``
+    how its processes pass work on. ``defaults`` are knobs by name whose value, where no flag says otherwise, decides
+    how a run is read. ``owner`` is what its list of models gives as ``owned_by``; ``endpoints`` are those that a load
+    can be sent to, the first by default; ``live`` is None where nothing is known of attaching to it while it runs.
     """
 
     name: str
@@ -171,6 +182,9 @@ class Engine:
     trace_file: str | None = None
     host_phases: Mapping[str, str] = field(default_factory=dict[str, str])
     step_frame: str | None = None
+    log_amount: Callable[[str], tuple[str, float] | None] | None = None
+    micro_batch: str | None = None
+    handovers: tuple[Handover, ...] = ()
     knobs: tuple[Knob, ...] = ()
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None

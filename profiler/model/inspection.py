@@ -20,14 +20,23 @@ class InspectedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Section = Literal[
-    "batching", "memory and cache", "CUDA Graph", "host", "communication", "roofline", "critical path", "stacks"
+    "batching",
+    "speculation",
+    "memory and cache",
+    "CUDA Graph",
+    "host",
+    "communication",
+    "micro-batches",
+    "roofline",
+    "critical path",
+    "stacks",
 ]
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One number of a section. ``value`` None: not known, and ``detail`` says what it would need. Units: "s",
-    "fraction", "count", "tokens", "sequences", "requests"."""
+    "fraction", "count", "tokens", "sequences", "requests", "bytes", "bytes/s"."""
 
     section: Section
     name: str

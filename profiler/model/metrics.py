@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-GAUGES: Final = frozenset({"running_requests", "waiting_requests", "kv_usage"})
+# accepted_length: tokens that a verification brings a sequence, its own included; below 1 nothing was drafted.
+GAUGES: Final = frozenset({"running_requests", "waiting_requests", "kv_usage", "accepted_length"})
 COUNTERS: Final = frozenset(
     {
         "prompt_tokens",  # prompt tokens of admitted requests, cached ones included
@@ -27,6 +28,7 @@ COUNTERS: Final = frozenset(
         "executor_seconds",  # wall seconds inside the executor (forward and sampling)
         "scheduler_seconds",  # wall seconds of the scheduler's loop outside the executor, idle excluded
         "idle_seconds",  # wall seconds in which the scheduler had nothing to run
+        "drafts",  # a sequence each
         "draft_tokens",
         "accepted_tokens",
     }

@@ -21,7 +21,8 @@ class StepLabel:
 
     ``prefill_tokens`` are the tokens computed (without cached ones); ``decode_tokens`` exceeds ``decode_requests``
     only under speculative decoding. ``prefill_context`` and ``decode_context`` are the summed KV lengths (sk).
-    ``requests`` and ``tokens`` are totals where prefill and decode are not told apart.
+    ``requests`` and ``tokens`` are totals where prefill and decode are not told apart. ``draft``: a pass of the draft
+    model; ``verify``: the target model's pass over drafted tokens.
     """
 
     phase: Phase | None = None
@@ -34,6 +35,21 @@ class StepLabel:
     requests: int | None = None
     tokens: int | None = None
     draft: bool = False
+    verify: bool = False
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the step checks drafted tokens: it is named so, or it computes several tokens a sequence."""
+        several = bool(self.decode_requests) and (self.decode_tokens or 0) > (self.decode_requests or 0)
+        return self.verify or several
+
+    @property
+    def computed(self) -> int | None:
+        """All tokens that the step computes."""
+        if self.prefill_tokens is not None or self.decode_tokens is not None or self.decode_requests is not None:
+            decode = self.decode_tokens if self.decode_tokens is not None else self.decode_requests
+            return (self.prefill_tokens or 0) + (decode or 0)
+        return self.requests if self.tokens is None and self.phase == "decode" else self.tokens
 
 
 @dataclass(frozen=True)
@@ -86,11 +102,21 @@ class StepTable:
 
 
 @dataclass(frozen=True)
+class Amount:
+    """What lines of one kind state: how many, their sum and the largest."""
+
+    count: int
+    total: float
+    largest: float
+
+
+@dataclass(frozen=True)
 class EngineLog:
     """What a server's log says: steps, settings in force, and events that matter to a comparison.
 
     ``every_step`` is True where the log prints one line a step (vLLM's iteration lines); False where decode steps are
     sampled (SGLang's batch lines). ``events`` counts log lines by kind: preemption, graph_capture, compile, error.
+    ``amounts`` are numbers that lines state: accepted_length (tokens of a verification), gc_seconds (a collection's).
     """
 
     path: str
@@ -99,3 +125,4 @@ class EngineLog:
     every_step: bool
     settings: Mapping[str, Fact[object]] = field(default_factory=dict[str, Fact[object]])
     events: Mapping[str, int] = field(default_factory=dict[str, int])
+    amounts: Mapping[str, Amount] = field(default_factory=dict[str, Amount])

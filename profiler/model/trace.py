@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +15,7 @@ from profiler.model.requests import Ints
 from profiler.model.steps import StepLabel
 
 NO_ID: Final = -1
+GARBAGE: Final = "garbage collection"  # the host phase
 
 
 class Kind(IntEnum):
@@ -86,13 +88,42 @@ class DeviceInfo:
     vendor: str | None
 
 
+# The collectives that are told apart, the longer names before those that they hold.
+COLLECTIVES: Final = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "gather",
+    "scatter",
+    "reduce",
+)
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """What one call of a collective moves: bytes that this rank puts in and gets out, and the ranks of its group;
+    NO_ID where the trace does not say. ``operation`` is one of COLLECTIVES or "send_receive". ``shapes``: read off the
+    shapes of the call's tensors, not off what the communication library was told. ``call`` numbers the calls."""
+
+    operation: str
+    sent: int
+    received: int
+    ranks: int
+    shapes: bool
+    call: int = NO_ID
+
+
 @dataclass(frozen=True)
 class Trace:
     """One trace file: one process's view, usually one rank.
 
     Times in ``events`` are nanoseconds relative to ``base`` (nanoseconds since the epoch; 0 where the trace has no
     absolute time). ``labels`` maps an index into ``names`` to the batch that an engine's step annotation states, and
-    ``phases`` to the host phase (receive, schedule, prepare_inputs, …) that an annotation marks.
+    ``phases`` to the host phase (receive, schedule, prepare_inputs, …) that an annotation marks, ``micro_batches`` to
+    that of a step's micro-batches which a range is of ("": its thread tells). ``handovers`` maps the name of a range
+    to the link over which its process waits for another's message (False) or sends one (True). ``messages`` maps the
+    correlation of a collective's kernels to what the call moves.
     """
 
     path: str
@@ -107,3 +138,6 @@ class Trace:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[int, StepLabel] = field(default_factory=dict[int, StepLabel])
     phases: Mapping[int, str] = field(default_factory=dict[int, str])
+    micro_batches: Mapping[int, str] = field(default_factory=dict[int, str])
+    handovers: Mapping[int, tuple[str, bool]] = field(default_factory=dict[int, tuple[str, bool]])
+    messages: Mapping[int, Message] = field(default_factory=dict[int, Message])

@@ -17,10 +17,10 @@ import msgspec
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import Reading
-from profiler.model.trace import DeviceInfo, EventTable, Trace
+from profiler.model.trace import DeviceInfo, EventTable, Message, Trace
 from profiler.store.column_file import DamagedColumns, read_columns, write_columns
 
-VERSION: Final = 2
+VERSION: Final = 3
 FOLDER: Final = ".profiler"
 
 
@@ -36,6 +36,7 @@ class _Sidecar(msgspec.Struct, frozen=True):
     world_size: int | None
     devices: tuple[DeviceInfo, ...]
     metadata: dict[str, str]
+    messages: dict[int, Message]
     facts: dict[str, tuple[str, str, bool]]
     problems: tuple[Problem, ...]
 
@@ -62,7 +63,7 @@ class Cache:
             return None
         trace = Trace(
             kept.path, events, kept.names, kept.processes, kept.threads, kept.base, kept.rank,
-            kept.world_size, kept.devices, kept.metadata,
+            kept.world_size, kept.devices, kept.metadata, messages=kept.messages,
         )  # fmt: skip
         facts: dict[str, Fact[object]] = {key: Fact(*fact) for key, fact in kept.facts.items()}
         return Reading(traces=(trace,), facts=facts, problems=kept.problems)
@@ -76,7 +77,7 @@ class Cache:
         facts = {key: (str(f.value), f.source, f.inferred) for key, f in reading.facts.items()}
         kept = _Sidecar(
             trace.path, trace.names, trace.processes, trace.threads, trace.base, trace.rank, trace.world_size,
-            trace.devices, dict(trace.metadata), facts, reading.problems,
+            trace.devices, dict(trace.metadata), dict(trace.messages), facts, reading.problems,
         )  # fmt: skip
         table = self._table(path, reader, version)
         try:

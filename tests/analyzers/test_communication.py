@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from profiler.analyzers.communication import Collectives, across_ranks, totals_of
 from profiler.analyzers.device import accounts_of
+from profiler.model.requests import Floats, Ints
+from profiler.model.trace import Message
 from tests.strategies import KINETO, reading_of
 
 
@@ -32,6 +34,14 @@ def test_two_real_ranks_are_aligned() -> None:
     assert found.straggler is None
 
 
+def collectives(
+    names: tuple[str, ...], start: Ints, end: Ints, exposed: Floats | None = None, messages: tuple[Message, ...] = ()
+) -> Collectives:
+    n = len(names)
+    hidden = np.zeros(n) if exposed is None else exposed
+    return Collectives(names, start, end, hidden, messages or (None,) * n, np.zeros(n, np.int64))
+
+
 def planted(late: list[int], transfer: list[int], shift: int) -> list[tuple[str, int, Collectives]]:
     """Two ranks; the second arrives ``late`` ns after the first (negative: before), its clock is ``shift`` ns off."""
     n = len(late)
@@ -39,8 +49,7 @@ def planted(late: list[int], transfer: list[int], shift: int) -> list[tuple[str,
     first, second = ready, ready + np.array(late)
     end = np.maximum(first, second) + np.array(transfer)
     names = ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL",) * n
-    zero = np.zeros(n)
-    return [("0", 0, Collectives(names, first, end, zero)), ("1", shift, Collectives(names, second, end, zero))]
+    return [("0", 0, collectives(names, first, end)), ("1", shift, collectives(names, second, end))]
 
 
 @given(
@@ -66,14 +75,14 @@ def test_the_rank_that_is_always_late_is_named() -> None:
 
 def test_ranks_without_a_common_collective_are_not_compared() -> None:
     (a, b) = planted([1, 2], [3, 4], 0)
-    other = Collectives(("ncclDevKernel_Broadcast",) * 2, b[2].start, b[2].end, b[2].exposed)
+    other = collectives(("ncclDevKernel_Broadcast",) * 2, b[2].start, b[2].end)
     assert across_ranks([a, ("1", 0, other)]) is None
     assert across_ranks([a]) is None
 
 
 def test_totals_add_up() -> None:
-    collectives = Collectives(("x", "y", "x"), np.array([0, 10, 20]), np.array([5, 12, 30]), np.array([1.0, 2.0, 3.0]))
-    assert [(t.kernel, t.calls, t.seconds, t.exposed) for t in totals_of(collectives)] == [
+    found = collectives(("x", "y", "x"), np.array([0, 10, 20]), np.array([5, 12, 30]), np.array([1.0, 2.0, 3.0]))
+    assert [(t.kernel, t.calls, t.seconds, t.exposed) for t in totals_of(found)] == [
         ("x", 2, pytest.approx(15e-9), pytest.approx(4e-9)),
         ("y", 1, pytest.approx(2e-9), pytest.approx(2e-9)),
     ]

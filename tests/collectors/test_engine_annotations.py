@@ -49,8 +49,8 @@ def test_an_empty_step_is_idle() -> None:
             "step[MIXED bs=5 c=2 g=3 c_sq=70 c_sk=90 c_sqsq=1 c_sqsk=1 g_sq=3 g_sk=30 g_sqsq=3 g_sqsk=30]",
             StepLabel("mixed", 2, 70, 3, 3, 90, 30, 5),
         ),
-        ("step[VERIFY bs=2 g_sq=10]", StepLabel("decode", 0, 0, 2, 10, requests=2)),
-        ("step[TARGET_VERIFY bs=2]", StepLabel("decode", 0, 0, 2, None, requests=2)),
+        ("step[VERIFY bs=2 g_sq=10]", StepLabel("decode", 0, 0, 2, 10, requests=2, verify=True)),
+        ("step[TARGET_VERIFY bs=2]", StepLabel("decode", 0, 0, 2, None, requests=2, verify=True)),
         ("step[DRAFT bs=2]", StepLabel("decode", requests=2, draft=True)),
         ("step[IDLE bs=0]", StepLabel("idle", requests=0)),
     ],
@@ -69,3 +69,36 @@ def test_every_metric_is_mapped_to_a_known_concept() -> None:
     for engine in ENGINES:
         assert set(engine.metrics.values()) | {row[0] for row in engine.metric_labels} <= known
         assert all(name.startswith(engine.metric_prefixes) for name in engine.metrics)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "INFO 11-30 10:00:00 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.31, Accepted throughput: "
+            "51.20 tokens/s, Drafted throughput: 117.00 tokens/s, Accepted: 512 tokens, Drafted: 1170 tokens",
+            ("vllm", "accepted_length", 2.31),
+        ),
+        (
+            "INFO 11-30 10:00:00 [gc_utils.py:90] GC took 12.345ms to complete. Collected 7 objects (out of 90) in GC "
+            "generation 2.",
+            ("vllm", "gc_seconds", 0.012345),
+        ),
+        (
+            "[2026-11-30 10:00:00] Decode batch. #running-req: 4, #token: 900, token usage: 0.01, accept len: 3.12, "
+            "accept rate: 0.71, cuda graph: True, gen throughput (token/s): 310.1, #queue-req: 0,",
+            ("sglang", "accepted_length", 3.12),
+        ),
+        (
+            "[2026-11-30 10:00:00] GC end: Time 1796014870.5 | Generation 2 | Duration: 0.1234s | Collected: 7 | "
+            "Uncollectable: 0 (LONG GC)",
+            ("sglang", "gc_seconds", 0.1234),
+        ),
+        ("[2026-11-30 10:00:00] Decode batch. #running-req: 4, #token: 900, #queue-req: 0,", None),
+    ],
+)
+def test_amounts_that_log_lines_state(line: str, expected: tuple[str, str, float] | None) -> None:
+    found = [
+        (e.name, *amount) for e in ENGINES if e.log_amount is not None and (amount := e.log_amount(line)) is not None
+    ]
+    assert found == ([] if expected is None else [expected])

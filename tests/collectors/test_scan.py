@@ -53,6 +53,7 @@ def assert_same(quick: Columns, slow: Columns) -> None:
     for field in EventTable.__dataclass_fields__:
         if field not in ("name", "process", "thread"):
             assert np.array_equal(getattr(ours, field), getattr(theirs, field)), field
+    assert quick.messages == slow.messages
     assert quick.phases == slow.phases
     assert quick.process_labels == slow.process_labels
     assert quick.thread_labels == slow.thread_labels
@@ -138,6 +139,8 @@ spec.loader.exec_module(module)
 rng = random.Random(int(sys.argv[2]))
 seeds = [json.dumps({"ph": "X", "name": "kernel<a, b>", "cat": "kernel", "ts": 7656582823613.583, "dur": 5.981, "pid": 0,
          "tid": 7, "args": {"correlation": 519, "stream": 7, "device": 0, "grid": [1, 2, 3], "x": {"y": [True, None]}}}),
+         json.dumps({"ph": "X", "name": "nccl:all_reduce", "cat": "user_annotation", "ts": 1.5, "dur": 2, "pid": 0, "tid": 7,
+                     "args": {"Input Dims": [[3, 4], []], "Input type": ["float", ""], "In msg nelems": 12}}),
          json.dumps({"ph": "M", "name": "thread_name", "pid": "a", "tid": 1, "args": {"name": "t\\u00e9\\n"}})]
 end, count = time.monotonic() + float(sys.argv[3]), 0
 while time.monotonic() < end:
@@ -149,7 +152,7 @@ while time.monotonic() < end:
         elif kind < 0.8: del data[at:at + rng.randint(1, 40)]
         else: data = data[:at]
         if not data: data = bytearray(b" ")
-    module.scan(bytes(data)); count += 1
+    module.scan(bytes(data), b"nccl:\\0c10d::\\0"); count += 1
 print(count)
 """
 

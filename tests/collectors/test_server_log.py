@@ -149,3 +149,13 @@ def test_a_huge_line_is_cut_and_counted(tmp_path: Path, samples: Path, read: Rea
     name, reading = read(path)
     assert name == "server_log" and len(reading.logs[0].steps) == 2
     assert [(problem.severity, problem.count) for problem in reading.problems] == [("warning", 1)]
+
+
+def test_numbers_that_lines_state(samples: Path, read: Read) -> None:
+    """Recorded by us with n-gram drafts and VLLM_GC_DEBUG=1 (vLLM 0.32.0 on CPU)."""
+    log = log_of(read, samples / "server_log" / "speculative.log", "vllm")
+    assert {key: (a.count, round(a.total, 6), round(a.largest, 6)) for key, a in log.amounts.items()} == {
+        "gc_seconds": (1, 0.00017, 0.00017),
+        "accepted_length": (1, 3.6, 3.6),
+    }
+    assert len(log.steps) == 26

@@ -250,7 +250,11 @@ def cached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def damaged_trace(path: Path) -> Path:
     """A trace with something to say in every field: problems, a base, odd names, labels, no rank."""
-    texts = event_texts((*EVENTS, Built("cpu_op", "日本 \\ \U0001f600", 5, 5), Built("cpu_op", "", 7, 0)))
+    shapes: dict[str, object] = {"Input Dims": [[4, 5], []], "Input type": ["float", ""]}
+    call: dict[str, object] = {"correlation": 987_654}
+    odd = (Built("cpu_op", "日本 \\ \U0001f600", 5, 5), Built("cpu_op", "", 7, 0))
+    collective = Built("user_annotation", "nccl:all_reduce", 9, 10, args=shapes)
+    texts = event_texts((*EVENTS, *odd, collective, Built("cuda_runtime", "cudaLaunchKernel", 10, 2, args=call)))
     texts[3] = texts[3].replace('"name": "', '"name": "x" ')
     path.write_bytes(document(texts, base=1_700_000_000_000_000_000)[:-5])
     return path
@@ -262,6 +266,8 @@ def test_the_second_opening_equals_the_first(tmp_path: Path, cached: list[str]) 
     second = open_run(tmp_path)
     assert cached == ["x.pt.trace.json"]
     assert first.traces[0].labels and first.traces[0].base and len(first.problems) >= 1
+    assert first.traces[0].messages[987_654].sent == 80
+    assert first.traces[0].messages == second.traces[0].messages
     assert_same(first, second)
 
 
