@@ -17,6 +17,7 @@ from profiler.analyzers.kernels import UNCLASSIFIED, family_of
 from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.serving_figures import serving_figures
 from profiler.analyzers.trust import TrustCheck, checks_of
+from profiler.analyzers.worker_figures import worker_figures
 from profiler.model.diagnosis import DocumentProblem
 from profiler.model.inspection import (
     SECTIONS,
@@ -100,7 +101,8 @@ def _figures(run: Run, accounts: list[DeviceAccount]) -> tuple[Figure, ...]:
     host = [
         figure for trace in run.traces for figure in host_figures(trace, [a for a in accounts if a.trace == trace.path])
     ]
-    found = (*serving_figures(run), *device_figures(run, accounts), *host, *stack_figures(run.stacks))
+    of_server = (*serving_figures(run), *worker_figures(run))
+    found = (*of_server, *device_figures(run, accounts), *host, *stack_figures(run.stacks))
     return tuple(sorted(found, key=lambda figure: SECTIONS.index(figure.section)))
 
 

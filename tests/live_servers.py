@@ -126,6 +126,7 @@ def sglang(old: bool = False) -> dict[str, Route]:
         "/health": "",
         "/metrics": recorded("sglang-0.5.23-cpu", "ep_metrics"),
         "/get_server_info" if old else "/server_info": recorded("sglang-0.5.23-cpu", "ep_server_info"),
+        "/v1/loads?include=core": recorded("sglang-0.5.23-cpu", "ep_v1_loads"),
         "POST /start_profile": "Start profiling.\n",
         "POST /stop_profile": "Stop profiling. This will take some time.\n",
     }
@@ -140,6 +141,21 @@ def llamacpp(metrics: bool = True) -> dict[str, Route]:
     }
     text = recorded("llama.cpp-server", "ep_metrics.txt")
     return routes | {"/metrics": text if metrics else (501, '{"error": {"message": "not supported"}}')}
+
+
+def worker(rate: int, engine: str = "vllm") -> dict[str, Route]:
+    """A vLLM that made ``rate`` more tokens, in one request, at each look; it began at a hundred."""
+    looks = iter(range(1, 1000000))
+
+    def counted(_: Asked) -> Answer:
+        made = 100 + rate * next(looks)
+        return 200, (
+            f"# TYPE {engine}:num_requests_running gauge\n{engine}:num_requests_running {rate}\n"
+            f'{engine}:cache_config_info{{num_gpu_blocks="{rate}"}} 1\n'
+            f"{engine}:generation_tokens_total {made}\n{engine}:request_success_total {made // rate}\n"
+        )
+
+    return vllm() | {"/metrics": counted}
 
 
 def trtllm() -> dict[str, Route]:

@@ -15,8 +15,8 @@ from profiler.model.live import Ask, Identity
 
 
 def identify(ask: Ask) -> Identity | None:
-    """A front end: ``/health`` lists the instances behind it, with the address of their request plane only. A worker's
-    own port is the engine's, as its metrics say."""
+    """A front end: ``/health`` lists the instances behind it, with the address of their request plane only. Metrics are
+    on another port, which only a worker's own environment names."""
     answer = ask("/health").fields
     instances = answer.get("instances")
     if not isinstance(instances, list) or "endpoints" not in answer:
@@ -58,4 +58,5 @@ COMPONENT: Final = Component(
                per="dynamo_frontend_request_duration_seconds_count"),
     ),
     identify=identify,
+    worker_port="DYN_SYSTEM_PORT",
 )  # fmt: skip

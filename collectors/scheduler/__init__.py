@@ -6,6 +6,7 @@ from typing import Final
 
 from profiler.collectors.scheduler import (
     dynamo_requests,
+    engine_load,
     forward_pass,
     prometheus,
     prometheus_query,
@@ -20,6 +21,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     prometheus_query.FORMAT,
     server_log.FORMAT,
     server_info.FORMAT,
+    engine_load.FORMAT,
     step_records.FORMAT,
     forward_pass.FORMAT,
     dynamo_requests.FORMAT,

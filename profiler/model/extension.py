@@ -153,16 +153,18 @@ class Engine:
     """All that the product knows of one engine, as data and small functions; each engine is one file.
 
     ``metrics`` maps an exposed metric name (without ``_total``, ``_sum``, ``_count``) to a concept of
-    ``profiler.model.metrics``; ``metric_labels`` picks, for a concept that is one label value of a metric, the
-    (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
-    than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
+    ``profiler.model.metrics``; ``metric_labels`` picks, for a concept that is one label value of a metric, the (name,
+    label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather than
+    split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports, ``log_amount`` a number that it
-    states (see ``EngineLog.amounts``). ``trace_keys`` are top-level keys of a trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step that is
-    written as JSON; ``step_frame`` is a pattern of the Python frame that runs one step, ``micro_batch`` of the
-    annotation or frame around one micro-batch (its group is the name; without one the thread tells), ``handovers``
-    how its processes pass work on. ``defaults`` are knobs by name whose value, where no flag says otherwise, decides
-    how a run is read. ``owner`` is what its list of models gives as ``owned_by``; ``endpoints`` are those that a load
-    can be sent to, the first by default; ``live`` is None where nothing is known of attaching to it while it runs.
+    states (see ``EngineLog.amounts``). ``trace_keys`` are top-level keys of a trace that only this engine writes;
+    ``step_label`` reads a step annotation, ``step_record`` a step that is written as JSON; ``step_frame`` is a pattern
+    of the Python frame that runs one step, ``micro_batch`` of the annotation or frame around one micro-batch (its group
+    is the name; without one the thread tells), ``handovers`` how its processes pass work on. ``loads`` reads the gauges
+    of ``profiler.model.metrics`` off an answer about its load; ``defaults`` are knobs by name whose value, where no
+    flag says otherwise, decides how a run is read. ``owner`` is what its list of models gives as ``owned_by``;
+    ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is None where nothing is known of
+    attaching to it while it runs.
     """
 
     name: str
@@ -189,6 +191,7 @@ class Engine:
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
+    loads: Callable[[object], Mapping[str, float]] | None = None
     owner: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     live: Live | None = None
@@ -217,7 +220,8 @@ class Component:
 
     ``prefixes`` are the beginnings of its metrics' names. One that ``borrows`` an engine's prefix is told by names that
     no engine has behind the colon; its metrics are written without that prefix, and none of them is the engine's.
-    ``identify`` says whether a server that answers is this program, and which servers stand behind it.
+    ``identify`` says whether a server that answers is this program, and which servers stand behind it. ``worker_port``
+    is the environment variable of a worker's process that holds the port of its metrics, where no answer names it.
     """
 
     name: str
@@ -226,6 +230,7 @@ class Component:
     answers: tuple[Answer, ...]
     borrows: tuple[str, ...] = ()
     identify: Callable[[Ask], Identity | None] | None = None
+    worker_port: str | None = None
 
 
 class Format(Protocol):

@@ -1,0 +1,131 @@
+"""``profiler record`` of a router with several workers: each is sampled, counted once, and shown apart."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from profiler import open_run
+from profiler.analyzers.gap.measured import counters_of
+from profiler.analyzers.inspection import inspect
+from profiler.cli.main import main
+from tests.live_servers import Route, Server, served, sglang, worker
+
+pytestmark = pytest.mark.usefixtures("corpus")
+
+
+def recorded(
+    router: Server, out: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    words = ["profiler", "record", "--url", router.url, "--out", str(out), "--duration", "500ms", "--every", "100ms"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert isinstance(left.value.code, int)
+    return left.value.code, capfd.readouterr().err
+
+
+def gateway(*urls: str) -> dict[str, Route]:
+    listed = json.dumps({"workers": [{"url": url} for url in urls], "stats": {}})
+    # It repeats what its workers say, as a router that adds them up would.
+    text = "# TYPE smg_worker_requests_active gauge\nsmg_worker_requests_active 1\nvllm:generation_tokens_total 1\n"
+    return {"/v1/models": "{}", "/workers": listed, "/metrics": text}
+
+
+def stack(*urls: str) -> dict[str, Route]:
+    rows = "".join(f'vllm:num_requests_running{{server="{url}"}} 1\n' for url in urls)
+    text = f'# TYPE vllm:healthy_pods_total gauge\nvllm:healthy_pods_total{{server="{urls[0]}"}} 1\n{rows}'
+    return worker(1) | {"/metrics": text}
+
+
+@pytest.mark.parametrize("router_of", [gateway, stack])
+def test_counters_are_added_up_and_gauges_stay_each_worker_s(
+    router_of: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(router_of)
+    with served(worker(3)) as slow, served(worker(30)) as fast:
+        # A router that knows data-parallel ranks lists a server once for each.
+        named = (f"{slow.url}@0", f"{slow.url}@1", fast.url) if router_of is gateway else (slow.url, fast.url)
+        with served(router_of(*named)) as router:
+            status, said = recorded(router, tmp_path / "run", monkeypatch, capfd)
+        assert {one.method for one in (*slow.asked, *fast.asked)} == {"GET"}
+    assert status == 0 and f"behind it: {slow.url}: vLLM 0.32.0" in said, said
+    run = open_run(tmp_path / "run")
+    assert list(run.workers) == ["worker-0", "worker-1"]
+    looks = [len(series) - 1 for series in run.workers.values()]
+    counters, gauges = counters_of(run.snapshots, None)
+    assert counters["generation_tokens"] == 3 * looks[0] + 30 * looks[1]
+    assert gauges["running_requests_max"] == 30  # not 33: the limit of sequences is each worker's own
+    told = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert [one["folder"] for one in told["recording"]["workers"]] == ["worker-0", "worker-1"]
+    assert told["engine"]["name"] == "vllm" and told["engine"]["version"] == "0.32.0"
+    assert [p for p in run.problems if "num_gpu_blocks" in p.detail]
+    figures = {figure.name: figure.value for figure in inspect(run).figures if figure.section == "workers"}
+    assert figures["worker-0: output tokens"] == 3 * looks[0] and figures["worker-1: requests running"] == 30
+    even = figures["most work of one worker over the mean"]
+    assert even == pytest.approx(2 * 30 * looks[1] / (3 * looks[0] + 30 * looks[1]))
+
+
+def test_a_worker_that_is_not_there_or_no_server_is_said_and_the_others_are_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        served(worker(3)) as only,
+        served(gateway()) as inner,
+        served(gateway("http://127.0.0.1:9", "grpc://h:1", only.url, inner.url)) as router,
+    ):
+        status, said = recorded(router, tmp_path / "run", monkeypatch, capfd)
+    assert status == 0, said
+    assert "worker-0 (http://127.0.0.1:9): " in said and "no answer" in said and "grpc://h:1" in said
+    assert "it is a router itself" in said
+    run = open_run(tmp_path / "run")
+    # One worker alone is the run's engine.
+    assert not run.workers and {one.path.split("/")[0] for one in run.snapshots} == {"worker-2"}
+
+
+def test_a_worker_that_restarts_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    for folder, values in (
+        ("worker-0", (10, 20, 5)),
+        ("worker-1", (1000, 1001, 1002)),
+        ("metrics", (1010, 1021, 1007)),
+    ):
+        (tmp_path / folder).mkdir()
+        for at, value in enumerate(values):
+            text = f"# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total {value}\n"
+            (tmp_path / folder / f"{at:07d}.prom").write_text(text)
+    run = open_run(tmp_path)
+    counters, _ = counters_of(run.snapshots, None)
+    assert counters["generation_tokens"] == 10 + 2 and len(run.snapshots) == 6
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_sglang_without_metrics_tells_its_load(
+    old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    routes = sglang(old)
+    del routes["/metrics"]
+    if old:
+        del routes["/v1/loads?include=core"]
+        routes["/get_load"] = '[{"dp_rank": 0, "num_reqs": 7, "num_waiting_reqs": 2, "num_tokens": 90}]'
+    with served(routes) as server:
+        status, said = recorded(server, tmp_path / "run", monkeypatch, capfd)
+    assert status == 0 and "not collected: metrics: " in said, said
+    run = open_run(tmp_path / "run")
+    assert len(run.snapshots) >= 3 and {one.engine for one in run.snapshots} == {"sglang"}
+    assert run.snapshots[0].path.startswith("load/")
+    wanted = {"running_requests": 5, "waiting_requests": 2} if old else {"running_requests": 0, "kv_usage": 0}
+    assert wanted.items() <= dict(run.snapshots[-1].values).items()
+
+
+def test_ranks_of_a_load_are_added_up(tmp_path: Path) -> None:
+    ranks = [
+        {"num_running_reqs": 4, "num_waiting_reqs": 1, "token_usage": 0.5},
+        {"num_running_reqs": 2, "token_usage": 0},
+    ]
+    (tmp_path / "0001000.json").write_text(json.dumps({"loads": ranks, "version": "0.5.23"}))
+    (snapshot,) = open_run(tmp_path).snapshots
+    assert snapshot.values == {"running_requests": 6, "waiting_requests": 1, "kv_usage": 0.25}
+    assert snapshot.seconds == 1.0
