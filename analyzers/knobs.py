@@ -217,6 +217,8 @@ def _overlap(situation: Situation, value: Value) -> Turned:
     """Off: the annotated host phases stand between the steps. On: what the device waited for between steps is hidden,
     as far as a step's own time can hide it."""
     player = situation.player
+    if situation.measured.device == "cpu":
+        raise NotPredictable("the model runs on the CPU itself: there is no device beside which the host could work")
     if _switch(value, "overlap"):
         waits = _cost(player, lambda key: key[0] == "scheduling")
         if not waits.counts():

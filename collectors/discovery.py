@@ -131,12 +131,19 @@ def _with_processes(found: Discovery, client: Client, gpus_of: GpusOf) -> Discov
 
 
 def _with_local_workers(found: Discovery, client: Client) -> Discovery:
-    """With the workers of this machine that only their own environment names."""
-    variable = None if found.component is None else found.component.worker_port
-    if variable is None or not _is_here(client.host):
+    """With the workers of this machine that only their own environment names, each told by its mark."""
+    variable, identity = None if found.component is None else found.component.worker_port, found.identity
+    if variable is None or not any(identity.marks) or not _is_here(client.host):
         return found
-    ports = tuple(f"http://127.0.0.1:{port}" for port in ports_named(variable) if port != client.port)
-    return replace(found, identity=replace(found.identity, workers=(*found.identity.workers, *ports)))
+    reached: dict[str, str] = {}
+    for port in ports_named(variable):
+        with client.again(f"http://127.0.0.1:{port}") as worker:
+            text = worker.get("/metrics").text
+        reached |= {mark: worker.url for mark in identity.marks if mark and mark in text}
+    left = [(told, mark) for told, mark in zip(identity.unnamed, identity.marks, strict=True) if mark not in reached]
+    workers = dict.fromkeys((*identity.workers, *(reached[mark] for mark in identity.marks if mark in reached)))
+    unnamed, marks = tuple(told for told, _ in left), tuple(mark for _, mark in left)
+    return replace(found, identity=replace(identity, workers=tuple(workers), unnamed=unnamed, marks=marks))
 
 
 def _is_here(host: str) -> bool:

@@ -35,12 +35,14 @@ Ask = Callable[[str], Reply]  # GET of a path of the server, remembered: asking 
 @dataclass(frozen=True)
 class Identity:
     """What a server says of itself. ``workers`` are addresses of the servers behind a router, ``unnamed`` what it
-    says of workers whose address its answers do not hold."""
+    says of workers whose address its answers do not hold, and ``marks``, where they are known, what the metrics of each
+    of these contain and no other's do."""
 
     version: str | None = None
     model: str | None = None
     workers: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
