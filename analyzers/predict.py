@@ -51,10 +51,11 @@ def situation_of(run: Run, other: Run | None = None) -> Situation:
     shown = None
     if other is not None:
         try:
-            shown = _played(other)[1]
+            shown = _played(other)
         except NotPredictable:
             shown = None
-    return Situation(measured, shortened(player), shown, _doubts(measured))
+    theirs, account = (None, None) if shown is None else (shown[1], shown[0])
+    return Situation(measured, shortened(player), theirs, _doubts(measured), account)
 
 
 def _doubts(measured: Measured) -> tuple[StepCost, ...]:

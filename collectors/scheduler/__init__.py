@@ -6,6 +6,7 @@ from typing import Final
 
 from profiler.collectors.scheduler import (
     dynamo_requests,
+    engine_config,
     engine_load,
     forward_pass,
     prometheus,
@@ -22,6 +23,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     server_log.FORMAT,
     server_info.FORMAT,
     engine_load.FORMAT,
+    engine_config.FORMAT,
     step_records.FORMAT,
     forward_pass.FORMAT,
     dynamo_requests.FORMAT,

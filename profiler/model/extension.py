@@ -161,10 +161,11 @@ class Engine:
     ``step_label`` reads a step annotation, ``step_record`` a step that is written as JSON; ``step_frame`` is a pattern
     of the Python frame that runs one step, ``micro_batch`` of the annotation or frame around one micro-batch (its group
     is the name; without one the thread tells), ``handovers`` how its processes pass work on. ``loads`` reads the gauges
-    of ``profiler.model.metrics`` off an answer about its load; ``defaults`` are knobs by name whose value, where no
-    flag says otherwise, decides how a run is read. ``owner`` is what its list of models gives as ``owned_by``;
-    ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is None where nothing is known of
-    attaching to it while it runs.
+    of ``profiler.model.metrics`` off an answer about its load; ``config`` reads facts off the file that the engine is
+    configured by (empty where it is another's); ``defaults`` are knobs by name whose value, where no flag says
+    otherwise, decides how a run is read. ``owner`` is what its list of models gives as ``owned_by``; ``endpoints`` are
+    those that a load can be sent to, the first by default; ``live`` is None where nothing is known of attaching to it
+    while it runs.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Engine:
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
     loads: Callable[[object], Mapping[str, float]] | None = None
+    config: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     owner: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     live: Live | None = None

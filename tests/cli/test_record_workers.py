@@ -1,4 +1,5 @@
-"""``profiler record`` of a router with several workers: each is sampled, counted once, and shown apart."""
+"""``profiler record`` of a router with several workers: each is sampled, counted once, and shown apart; and of engines
+of several ages, whose words differ and whose numbers do not."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from profiler import open_run
 from profiler.analyzers.gap.measured import counters_of
 from profiler.analyzers.inspection import inspect
 from profiler.cli.main import main
-from tests.live_servers import Route, Server, served, sglang, worker
+from tests.live_servers import Route, Server, served, sglang, sglang_spelled, trtllm, worker
 
 pytestmark = pytest.mark.usefixtures("corpus")
 
@@ -118,6 +120,65 @@ def test_sglang_without_metrics_tells_its_load(
     assert run.snapshots[0].path.startswith("load/")
     wanted = {"running_requests": 5, "waiting_requests": 2} if old else {"running_requests": 0, "kv_usage": 0}
     assert wanted.items() <= dict(run.snapshots[-1].values).items()
+
+
+LABELS = '{engine_type="unified",model_name="m",tp_rank="0",pp_rank="0"}'
+# What the versions call it, by their own source.
+SPELLINGS = [
+    ("0.4.4", "time_per_output_token_seconds", "queue_time_s", None),
+    ("0.5.2", "inter_token_latency_seconds", "queue_time_s", "total_retracted_reqs"),
+    ("0.5.23", "inter_token_latency_seconds", "queue_time_seconds", "num_retracted_requests_total"),
+]
+
+
+@pytest.mark.parametrize(("version", "itl", "queue", "retracted"), SPELLINGS)
+def test_sglang_of_any_age_says_the_same(
+    version: str,
+    itl: str,
+    queue: str,
+    retracted: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    values = {
+        "num_running_reqs": 3, "num_queue_reqs": 1, "token_usage": 0.5, "generation_tokens_total": 90, f"{itl}_sum": 2,
+        f"{itl}_count": 80, f"{queue}_sum": 1, f"{queue}_count": 4,
+    } | ({} if retracted is None else {retracted: 6})  # fmt: skip
+    text = "# TYPE sglang:token_usage gauge\n" + "".join(f"sglang:{n}{LABELS} {v}\n" for n, v in values.items())
+    with served(sglang_spelled(version, text)) as server:
+        status, said = recorded(server, tmp_path / "run", monkeypatch, capfd)
+    assert status == 0 and f"SGLang {version}" in said, said
+    wanted = {"running_requests": 3, "waiting_requests": 1, "kv_usage": 0.5, "generation_tokens": 90, "itl_seconds_sum": 2,
+              "itl_seconds_count": 80, "queue_seconds_sum": 1, "queue_seconds_count": 4}  # fmt: skip
+    seen = dict(open_run(tmp_path / "run").snapshots[-1].values)
+    assert wanted.items() <= seen.items()
+    assert seen.get("preemptions") == (None if retracted is None else 6)
+
+
+@pytest.mark.parametrize(
+    ("version", "spelled", "seconds"),
+    [
+        # Before hostStepTimeMS only iterLatencyMS, which spans two steps that overlap: no step's time.
+        ("1.0.0", {}, None), ("1.2.0", {"hostStepTimeMS": 4.5, "prevDeviceStepTimeMS": 4.0}, 0.0045),
+        ("1.3.0", {"schedulerMode": "non_overlap", "gpuForwardTimeMS": 8.0}, 0.009),
+    ],
+)  # fmt: skip
+def test_steps_of_trtllm_of_any_age(
+    version: str,
+    spelled: dict[str, object],
+    seconds: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with served(trtllm(version, spelled)) as server:
+        status, said = recorded(server, tmp_path / "run", monkeypatch, capfd)
+    assert status == 0 and f"TensorRT-LLM {version}" in said, said
+    (log,) = open_run(tmp_path / "run").logs
+    assert len(log.steps) >= 4 and set(log.steps.decode_requests.tolist()) == {3}
+    taken = log.steps.seconds
+    assert np.isnan(taken).all() if seconds is None else np.allclose(taken, seconds)
 
 
 def test_ranks_of_a_load_are_added_up(tmp_path: Path) -> None:
