@@ -4,17 +4,23 @@ of several ages, whose words differ and whose numbers do not."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from profiler import open_run
+from profiler import open_run, registry
 from profiler.analyzers.gap.measured import counters_of
 from profiler.analyzers.inspection import inspect
 from profiler.cli.main import main
-from tests.live_servers import Route, Server, served, sglang, sglang_spelled, trtllm, worker
+from profiler.collectors.discovery import discover
+from profiler.collectors.workers import workers_of
+from tests.engines.servers import free_port
+from tests.live_servers import Route, Server, client_of, served, sglang, sglang_spelled, trtllm, worker
 
 pytestmark = pytest.mark.usefixtures("corpus")
 
@@ -86,6 +92,43 @@ def test_a_worker_that_is_not_there_or_no_server_is_said_and_the_others_are_samp
     run = open_run(tmp_path / "run")
     # One worker alone is the run's engine.
     assert not run.workers and {one.path.split("/")[0] for one in run.snapshots} == {"worker-2"}
+
+
+ALONE = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/metrics" else 404)
+        self.end_headers()
+        self.wfile.write(sys.argv[1].encode() if self.path == "/metrics" else b"")
+    def log_message(self, *said): pass
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
+print(flush=True)
+server.serve_forever()
+"""
+
+
+def test_a_worker_on_this_machine_is_found_by_its_environment_and_told_by_its_mark() -> None:
+    instances = [{"component": "backend", "endpoint": "generate", "instance_id": number} for number in (42, 43)]
+    health = json.dumps({"endpoints": [], "instances": instances})
+    started = []
+    with ExitStack() as processes:
+        for mark in ("2a", "ff"):  # the second is another front end's
+            port = str(free_port(low=True))
+            text = f'# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{{worker_id="{mark}"}} 0\n'
+            child = subprocess.Popen(
+                [sys.executable, "-c", ALONE, text, port],
+                env={**os.environ, "DYN_SYSTEM_PORT": port}, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            processes.enter_context(child)
+            processes.callback(child.kill)
+            assert child.stdout is not None and child.stdout.readline()
+            started.append(f"http://127.0.0.1:{port}")
+        with served({"/v1/models": "{}", "/health": health, "/metrics": "dynamo_frontend_requests_total 1\n"}) as front:
+            found = discover(client_of(front), registry.engines(), dict)
+            (first,) = workers_of(found, client_of(front), registry.engines(), dict)
+    assert found.identity.workers == (started[0],) and first.title == f"{started[0]}: vLLM (version not known)"
+    assert len(found.identity.unnamed) == 1 and "instance 43" in found.identity.unnamed[0]
 
 
 def test_a_worker_that_restarts_goes_on_from_where_it_was(tmp_path: Path) -> None:
