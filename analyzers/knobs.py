@@ -446,7 +446,7 @@ EFFECTS: Final[Mapping[str, Effect]] = {
                _never("a pipeline has a step in each of its stages; a replay has one at a time"), _always(), "devices"),
         Effect("data_parallel", "copies of the engine",
                _never("each copy has a scheduler of its own; a replay has one"), _always(), "devices"),
-        Effect("stream_interval", "tokens in a chunk", _stream, _always(8),
+        Effect("stream_interval", "tokens in a chunk", _stream, _always(),
                "tokens reach the client in bundles: its time between chunks grows by as much"),
     )
 }  # fmt: skip

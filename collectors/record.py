@@ -127,6 +127,10 @@ class Recording:
     def _measure(self) -> None:
         if self._found.settings:
             self._folder.write("server_info.json", json.dumps(self._found.settings, indent=1).encode())
+        for worker in self._workers:
+            if worker.found is not None and worker.found.settings and not worker.why:
+                settings = json.dumps(worker.found.settings, indent=1).encode()
+                self._folder.write(f"{worker.folder}/server_info.json", settings)
         collectors = self._collectors()
         sampling = Sampling(collectors, self._began, self._break)
         load = None

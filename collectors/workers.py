@@ -57,6 +57,16 @@ def workers_of(found: Discovery, client: Client, engines: Sequence[Engine], gpus
     return (*asked, *(Worker(url, f"worker-{at}", why=more) for at, url in enumerate(urls[MOST:], MOST)))
 
 
+def unlike(workers: Sequence[Worker]) -> tuple[str, ...]:
+    """The settings that workers state and that are not the same for all of them."""
+    stated: dict[str, set[str]] = {}
+    for worker in workers:
+        facts = {} if worker.found is None else worker.found.facts
+        for key, value in facts.items():
+            stated.setdefault(key, set()).add(repr(value))
+    return tuple(sorted(key.removeprefix("setting.") for key, values in stated.items() if len(values) > 1))
+
+
 def _asked(url: str, folder: str, client: Client, engines: Sequence[Engine], gpus_of: GpusOf) -> Worker:
     try:
         with client.again(url) as own:

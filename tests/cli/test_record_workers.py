@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -75,6 +76,20 @@ def test_counters_are_added_up_and_gauges_stay_each_worker_s(
     assert figures["worker-0: output tokens"] == 3 * looks[0] and figures["worker-1: requests running"] == 30
     even = figures["most work of one worker over the mean"]
     assert even == pytest.approx(2 * 30 * looks[1] / (3 * looks[0] + 30 * looks[1]))
+
+
+def test_workers_with_other_settings_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = "/server_info?config_format=json"
+    other = worker(3)
+    settings = other[path]
+    assert isinstance(settings, str)
+    other[path] = re.sub(r'("max_num_seqs": ?)128', r"\g<1>64", settings)
+    with served(worker(3)) as one, served(other) as two, served(gateway(one.url, two.url)) as router:
+        status, said = recorded(router, tmp_path / "run", monkeypatch, capfd)
+    assert status == 0 and "the workers differ in max_num_seqs; the run shows the first one's" in said, said
+    assert open_run(tmp_path / "run").fact("setting.max_num_seqs") == 128
 
 
 def test_a_worker_that_is_not_there_or_no_server_is_said_and_the_others_are_sampled(
