@@ -3,8 +3,9 @@
     PYTHONPATH=. .venv/bin/python tests/benchmarks/record_knobs.py FOLDER
 
 Installs vLLM for CPUs where ``make engines`` has not (3.5 GB). Runs that FOLDER already holds are not recorded again.
-The first setting is started twice: what lies between these two starts is no effect of a flag. Under each run stand its
-own ``run.json``, samples, steps, trace and result, as ``profiler record --profile -- profiler bench …`` leaves them.
+Settings are started in turns, several times each: what lies between starts of one setting is no effect of a flag. Under
+each run stand its own ``run.json``, samples, steps, trace and result, as ``profiler record --profile -- profiler bench
+…`` leaves them.
 """
 
 from __future__ import annotations
@@ -13,27 +14,30 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from profiler.model.run import Run
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 PROFILER: Final = [sys.executable, "-c", "from profiler.cli.main import main; main()"]
 METRICS: Final = ("output_throughput", "mean_ttft", "mean_tpot")
 
-# Run -> the flags that it is started with.
-RUNS: Final[dict[str, tuple[str, ...]]] = {
-    "eager-1": ("--enforce-eager", "--no-async-scheduling"),
+FLAGS: Final[dict[str, tuple[str, ...]]] = {
+    "eager": ("--enforce-eager", "--no-async-scheduling"),
     "async": ("--enforce-eager", "--async-scheduling"),
     "compiled": ("--no-async-scheduling",),
-    "eager-2": ("--enforce-eager", "--no-async-scheduling"),
 }
-# (from, to, what is predicted; nothing for a second start of the same)
+TURNS: Final = ("eager", "async", "compiled", "eager", "compiled", "eager", "async")
+# (from, to, what is predicted)
 CASES: Final[tuple[tuple[str, str, dict[str, bool]], ...]] = (
-    ("eager-1", "eager-2", {}),
-    ("eager-1", "async", {"overlap": True}),
-    ("async", "eager-1", {"overlap": False}),
-    ("eager-1", "compiled", {"cuda_graph": True}),
-    ("compiled", "eager-1", {"cuda_graph": False}),
+    ("eager", "async", {"overlap": True}),
+    ("async", "eager", {"overlap": False}),
+    ("eager", "compiled", {"cuda_graph": True}),
+    ("compiled", "eager", {"cuda_graph": False}),
 )
 
 
@@ -76,24 +80,35 @@ def main() -> int:
     from profiler.analyzers.predict import outlook, situation_of
 
     folder = Path(sys.argv[1]).absolute()
-    for name, flags in RUNS.items():
-        if not (folder / name).exists():
-            record(folder / name, flags)
+    starts: dict[str, list[Run]] = {}
+    for setting in TURNS:
+        at = folder / f"{setting}-{len(starts.get(setting, [])) + 1}"
+        if not at.exists():
+            record(at, FLAGS[setting])
+        starts.setdefault(setting, []).append(open_run(at))
+    values = {
+        setting: {name: np.array([metrics_of(run.benches[-1])[name] for run in runs]) for name in METRICS}
+        for setting, runs in starts.items()
+    }
+    for setting, own in values.items():
+        spread = ", ".join(f"{name} {own[name].max() / own[name].min() - 1.0:+.0%}" for name in METRICS)
+        print(f"{setting}: {len(starts[setting])} starts, the highest over the lowest: {spread}")
     for before, after, knob in CASES:
-        a, b = open_run(folder / before), open_run(folder / after)
-        own, truth = metrics_of(a.benches[-1]), metrics_of(b.benches[-1])
-        measured = ", ".join(f"{name} {truth[name] / own[name] - 1.0:+.0%}" for name in METRICS)
-        print(f"{before} -> {after}: measured {measured}")
-        if not knob:
-            continue
-        try:
-            found = outlook(situation_of(a), knob)
-        except NotPredictable as reason:
-            print(f"  {knob}: not predicted: {reason}")
-            continue
+        print(f"{before} -> {after}, means of the starts (and every start over every other):")
         for name in METRICS:
-            low, high = found.predicted[name].interval
-            print(f"  {name:18} predicted {found.predicted[name].change:+.0%} ({low:+.0%} to {high:+.0%})")
+            one, two = values[before][name], values[after][name]
+            change, ratios = two.mean() / one.mean() - 1.0, two[:, None] / one[None, :] - 1.0
+            print(f"  {name:18} {change:+.0%} ({ratios.min():+.0%} to {ratios.max():+.0%})")
+        for run in starts[before]:
+            try:
+                found = outlook(situation_of(run), knob)
+            except NotPredictable as reason:
+                print(f"  {knob} from {run.name}: not predicted: {reason}")
+                continue
+            for name in METRICS:
+                low, high = found.predicted[name].interval
+                change = found.predicted[name].change
+                print(f"  {knob} from {run.name}: {name} predicted {change:+.0%} ({low:+.0%} to {high:+.0%})")
     return 0
 
 
