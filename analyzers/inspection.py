@@ -20,6 +20,7 @@ from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.run_summary import problems_of
 from profiler.analyzers.serving_figures import serving_figures
 from profiler.analyzers.trust import TrustCheck
+from profiler.analyzers.worker_figures import worker_figures
 from profiler.model.document import DocumentProblem
 from profiler.model.inspection import (
     SECTIONS,
@@ -104,7 +105,8 @@ def _figures(run: Run, accounts: list[DeviceAccount], views: Views) -> tuple[Fig
     host = [
         figure for trace in run.traces for figure in host_figures(trace, [a for a in accounts if a.trace == trace.path])
     ]
-    found = (*serving_figures(run), *device_figures(run, accounts, views.of), *host, *stack_figures(run.stacks))
+    of_server = (*serving_figures(run), *worker_figures(run))
+    found = (*of_server, *device_figures(run, accounts, views.of), *host, *stack_figures(run.stacks))
     return tuple(sorted(found, key=lambda figure: SECTIONS.index(figure.section)))
 
 

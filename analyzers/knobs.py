@@ -43,13 +43,14 @@ class Turned:
 
 @dataclass(frozen=True)
 class Situation:
-    """A run whose knob is turned; ``other`` is a run to take from what this one has not measured. ``doubts`` are other
-    step times that explain the run's own steps about as well."""
+    """A run whose knob is turned; ``other`` is a run to take from what this one has not measured, and ``shown`` what
+    its files say. ``doubts`` are other step times that explain the run's own steps about as well."""
 
     measured: Measured
     player: Player
     other: Player | None = None
     doubts: tuple[StepCost, ...] = ()
+    shown: Measured | None = None
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,8 @@ def _overlap(situation: Situation, value: Value) -> Turned:
     """Off: the annotated host phases stand between the steps. On: what the device waited for between steps is hidden,
     as far as a step's own time can hide it."""
     player = situation.player
+    if situation.measured.device == "cpu":
+        raise NotPredictable("the model runs on the CPU itself: there is no device beside which the host could work")
     if _switch(value, "overlap"):
         waits = _cost(player, lambda key: key[0] == "scheduling")
         if not waits.counts():
@@ -306,6 +309,100 @@ def _frontend(situation: Situation, value: Value) -> Turned:
     return Turned(shorter(0.75), low=player, high=shorter(0.5))
 
 
+# What has to be equal for one run's times to stand for the other's: else they differ by more than the knob.
+_ALIKE: Final = (
+    "engine.name", "model.name", "hardware.gpu", "hardware.device", "setting.dtype", "setting.quantization",
+    "setting.kv_dtype",
+)  # fmt: skip
+_LAYOUT: Final = (
+    "setting.tensor_parallel", "setting.pipeline_parallel", "setting.data_parallel", "setting.expert_parallel",
+)  # fmt: skip
+_ATTENTION: Final[Component] = ("kernel", "attention")
+
+
+def _other_with(situation: Situation, knob: str, value: Value, alike: tuple[str, ...]) -> Player:
+    """The other run, where it ran with the value and is like this one in all else that its times depend on."""
+    if situation.other is None or situation.shown is None:
+        raise NotPredictable(
+            f"nothing of this run says what another {knob} takes; a run with it (--against) would show it"
+        )
+    here, there = situation.measured.run, situation.shown.run
+    if there.fact(f"setting.{knob}") != value:
+        stated = there.fact(f"setting.{knob}")
+        raise NotPredictable(f"the other run's {knob} is {'not known' if stated is None else stated}, not {value}")
+    for key in alike:
+        one, two = here.fact(key), there.fact(key)
+        if one is not None and two is not None and one != two and key != f"setting.{knob}":
+            raise NotPredictable(f"the runs differ in {key.rpartition('.')[2]} too ({one} and {two})")
+    return situation.other
+
+
+def _attention(situation: Situation, value: Value) -> Turned:
+    """The other run's attention kernels at this run's compositions: alone, and with its launches and pauses, which
+    another backend may bring along."""
+    other = _other_with(situation, "attention_backend", value, (*_ALIKE, *_LAYOUT))
+    player = situation.player
+    if _ATTENTION not in player.costs or _ATTENTION not in other.costs:
+        raise NotPredictable("no trace of both runs shows what attention takes in a step")
+
+    def taken(chosen: Callable[[Component], bool]) -> Player:
+        kept = {key: cost for key, cost in player.costs.items() if not chosen(key)}
+        return replace(player, costs=kept | {key: cost for key, cost in other.costs.items() if chosen(key)})
+
+    alone = taken(lambda key: key == _ATTENTION)
+    launched = taken(lambda key: key in (_ATTENTION, ("kernel", GAPS)) or key[0] == "cuda_graph")
+    return Turned(alone, low=alone, high=launched)
+
+
+def _layout(knob: str) -> Callable[[Situation, Value], Turned]:
+    """All step times and the KV cache of a run at that layout: kernels, collectives and memory change at once."""
+
+    def turn(situation: Situation, value: Value) -> Turned:
+        wanted = value if isinstance(value, bool) else _whole(value, knob)  # experts are shared, or by so many
+        other = _other_with(situation, knob, wanted, (*_ALIKE, *_LAYOUT, "setting.attention_backend"))
+        pool = other.rules.kv_tokens
+        turned = _ruled(situation, kv_tokens=pool if pool is not None else situation.player.rules.kv_tokens)
+        theirs, ours = (m.steps for m in (situation.shown, situation.measured) if m is not None)
+        beyond = theirs is not None and ours is not None and theirs.load.decode.max() < 0.9 * ours.load.decode.max()
+        return Turned(replace(turned.player, costs=other.costs, between=other.between), extrapolated=beyond)
+
+    return turn
+
+
+def _never(reason: str) -> Callable[[Situation, Value], Turned]:
+    """A knob that no replay can play, whatever another run shows."""
+
+    def turn(situation: Situation, value: Value) -> Turned:
+        raise NotPredictable(reason)
+
+    return turn
+
+
+def _as_shown(knob: str) -> Callable[[Situation], tuple[Value, ...]]:
+    """The other run's value: nothing else is known."""
+
+    def candidates(situation: Situation) -> tuple[Value, ...]:
+        value = None if situation.shown is None else situation.shown.run.fact(f"setting.{knob}")
+        own = situation.measured.run.fact(f"setting.{knob}")
+        return (value,) if isinstance(value, int | float | bool | str) and value != own else ()
+
+    return candidates
+
+
+def _stream(situation: Situation, value: Value) -> Turned:
+    """Fewer chunks take less of the host. How much of the time between steps they take is not known: between none and
+    all of it goes with the chunks that are saved. A first token is sent at once, whatever the interval."""
+    every = _whole(value, "stream_interval")
+    stated = situation.measured.run.fact("setting.stream_interval")
+    current = int(stated) if isinstance(stated, int | float) and stated >= 1 else 1
+    waits = _cost(situation.player, lambda key: key[0] == "scheduling")
+    if not waits.counts():
+        raise NotPredictable("no trace shows time between steps, which is all that fewer chunks could save")
+    saved = {**situation.player.costs, ("scheduling", "chunks"): NOTHING.plus(waits, current / every - 1.0)}
+    fewer = replace(situation.player, costs=saved)
+    return Turned(fewer, low=situation.player, high=fewer, midway=True)
+
+
 def _cost(player: Player, chosen: Callable[[Component], bool]) -> StepCost:
     total = NOTHING
     for key, cost in player.costs.items():
@@ -342,5 +439,17 @@ EFFECTS: Final[Mapping[str, Effect]] = {
                "a request that arrives joins one step later"),
         Effect("cuda_graph", "CUDA Graph", _graphs, _always(True), "memory and start-up time for the captures"),
         Effect("frontend_processes", "processes of the front end", _frontend, _always(2, 4), "CPU cores"),
+        Effect("attention_backend", "attention kernels", _attention, _as_shown("attention_backend"),
+               "graphs, cache widths and models that a backend does not take; and results differ in the last digits"),
+        Effect("tensor_parallel", "devices that share a layer", _layout("tensor_parallel"),
+               _as_shown("tensor_parallel"), "devices, and collectives in every layer"),
+        Effect("expert_parallel", "devices that share the experts", _layout("expert_parallel"),
+               _as_shown("expert_parallel"), "collectives, and experts that are not asked for alike"),
+        Effect("pipeline_parallel", "stages of the model",
+               _never("a pipeline has a step in each of its stages; a replay has one at a time"), _always(), "devices"),
+        Effect("data_parallel", "copies of the engine",
+               _never("each copy has a scheduler of its own; a replay has one"), _always(), "devices"),
+        Effect("stream_interval", "tokens in a chunk", _stream, _always(),
+               "tokens reach the client in bundles: its time between chunks grows by as much"),
     )
 }  # fmt: skip

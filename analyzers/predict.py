@@ -54,10 +54,11 @@ def situation_of(run: Run, other: Run | None = None, known: Known = (None, None)
     shown = None
     if other is not None:
         try:
-            shown = _played(other, known[1])[1]
+            shown = _played(other, known[1])
         except NotPredictable:
             shown = None
-    return Situation(measured, shortened(player), shown, _doubts(measured))
+    theirs, account = (None, None) if shown is None else (shown[1], shown[0])
+    return Situation(measured, shortened(player), theirs, _doubts(measured), account)
 
 
 def _doubts(measured: Measured) -> tuple[StepCost, ...]:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from profiler.collectors.discovery import Discovery
 from profiler.collectors.gpu.amd_smi import AmdSmi
@@ -16,6 +17,8 @@ from profiler.collectors.http_client import Client
 from profiler.collectors.knob_values import from_command
 from profiler.collectors.sampling import SampleFailed
 from profiler.model.live import Live, Reply
+
+LOAD: Final = "load at the moment"
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,10 @@ def pieces(found: Discovery, client: Client) -> tuple[Piece, ...]:
     def ask(path: str) -> Reply:
         return found.replies.get(path) or client.get(path)
 
-    told = [_metrics(found, live, ask), _settings(found, live)]
+    told = [_metrics(found, live, ask)]
+    if live is not None and live.loads and not told[0].ready:
+        told.append(_load(found, live, ask))
+    told.append(_settings(found, live))
     if live is not None and live.records is not None:
         listed = isinstance(ask(live.records).document, list)
         told.append(Piece("steps", listed, live.records, "" if listed else live.records_need))
@@ -90,6 +96,15 @@ def _metrics(found: Discovery, live: Live | None, ask: Callable[[str], Reply]) -
     ready = answer.ok and answer.document is None and "\n" in answer.text.strip()
     needs = "it has none" if live is None else live.metrics_needs
     return Piece("metrics", ready, path if ready else f"{path}: status {answer.status}", "" if ready else needs)
+
+
+def _load(found: Discovery, live: Live, ask: Callable[[str], Reply]) -> Piece:
+    """Asked only where the metrics are missing: what it says is among them."""
+    read = None if found.engine is None else found.engine.loads
+    path = next((one for one in live.loads if read is not None and read(ask(one).document)), None)
+    if path is None:
+        return Piece(LOAD, False, "no address tells it", live.metrics_needs)
+    return Piece(LOAD, True, path)
 
 
 def _settings(found: Discovery, live: Live | None) -> Piece:

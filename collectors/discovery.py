@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from profiler.collectors.components import COMPONENTS
 from profiler.collectors.http_client import Client
-from profiler.collectors.process_tree import Process, listener, output_of, ports_of, tree
+from profiler.collectors.process_tree import Process, listener, output_of, ports_named, ports_of, tree
 from profiler.collectors.redaction import redact
 from profiler.errors import UsageError
 from profiler.model.extension import Component, Engine
@@ -78,7 +78,7 @@ def discover(client: Client, engines: Sequence[Engine], gpus_of: GpusOf) -> Disc
             engine, identity = _engine(ask, engines)
         settings, facts = _settings(engine, ask)
         found = Discovery(client.url, engine, component, identity, settings, facts, replies=replies)
-        return _with_processes(found, client, gpus_of)
+        return _with_local_workers(_with_processes(found, client, gpus_of), client)
 
 
 def url_of(pid: int) -> str:
@@ -128,6 +128,22 @@ def _with_processes(found: Discovery, client: Client, gpus_of: GpusOf) -> Discov
     processes = tree(pid, roles, gpus_of())
     output = output_of(pid)
     return replace(found, processes=processes, log=None if output is None else str(output))
+
+
+def _with_local_workers(found: Discovery, client: Client) -> Discovery:
+    """With the workers of this machine that only their own environment names, each told by its mark."""
+    variable, identity = None if found.component is None else found.component.worker_port, found.identity
+    if variable is None or not any(identity.marks) or not _is_here(client.host):
+        return found
+    reached: dict[str, str] = {}
+    for port in ports_named(variable):
+        with client.again(f"http://127.0.0.1:{port}") as worker:
+            text = worker.get("/metrics").text
+        reached |= {mark: worker.url for mark in identity.marks if mark and mark in text}
+    left = [(told, mark) for told, mark in zip(identity.unnamed, identity.marks, strict=True) if mark not in reached]
+    workers = dict.fromkeys((*identity.workers, *(reached[mark] for mark in identity.marks if mark in reached)))
+    unnamed, marks = tuple(told for told, _ in left), tuple(mark for _, mark in left)
+    return replace(found, identity=replace(identity, workers=tuple(workers), unnamed=unnamed, marks=marks))
 
 
 def _is_here(host: str) -> bool:

@@ -11,12 +11,12 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from profiler.collectors.availability import devices, metrics_path, pieces
+from profiler.collectors.availability import LOAD, Piece, devices, metrics_path, pieces
 from profiler.collectors.discovery import Discovery
 from profiler.collectors.gpu.counter_csv import GpuCountersWriter
 from profiler.collectors.host.pyspy import HostStacks, program
@@ -27,8 +27,9 @@ from profiler.collectors.recording_manifest import document
 from profiler.collectors.run_folder import OutOfSpace, RunFolder
 from profiler.collectors.sampling import Collector, Cost, Sampling
 from profiler.collectors.scheduler.log_tail import LogTail
-from profiler.collectors.scheduler.scrape import MetricsScrape, StepsDrain
+from profiler.collectors.scheduler.scrape import LoadScrape, MetricsScrape, StepsDrain
 from profiler.collectors.trace_pass import Level, TracePass, level_of
+from profiler.collectors.workers import Worker
 from profiler.model.extension import Engine
 
 TICK: Final = 0.1
@@ -68,12 +69,19 @@ class Outcome:
 
 
 class Recording:
-    """One recording of one server. ``say`` is told what happens, a line each."""
+    """One recording of one server, or of a router and its ``workers``. ``say`` is told what happens, a line each."""
 
     def __init__(
-        self, plan: Plan, client: Client, found: Discovery, engines: Sequence[Engine], say: Callable[[str], None]
+        self,
+        plan: Plan,
+        client: Client,
+        found: Discovery,
+        engines: Sequence[Engine],
+        say: Callable[[str], None],
+        workers: Sequence[Worker] = (),
     ) -> None:
         self._plan, self._client, self._found, self._engines, self._say = plan, client, found, engines, say
+        self._workers = tuple(workers)
         self._out = Outcome()
         self._broken = False
         self._window: tuple[float, float] | None = None
@@ -112,13 +120,17 @@ class Recording:
         self._folder.manifest(
             document(
                 self._found, self._plan.version, self._plan.load, self._began, self._window, state, out.costs,
-                out.missing, out.problems, out.trace,
+                out.missing, out.problems, out.trace, self._workers,
             )
         )  # fmt: skip
 
     def _measure(self) -> None:
         if self._found.settings:
             self._folder.write("server_info.json", json.dumps(self._found.settings, indent=1).encode())
+        for worker in self._workers:
+            if worker.found is not None and worker.found.settings and not worker.why:
+                settings = json.dumps(worker.found.settings, indent=1).encode()
+                self._folder.write(f"{worker.folder}/server_info.json", settings)
         collectors = self._collectors()
         sampling = Sampling(collectors, self._began, self._break)
         load = None
@@ -166,19 +178,19 @@ class Recording:
         }
         live = None if found.engine is None else found.engine.live
         chosen: list[Collector] = []
-        if told["metrics"].ready:
-            chosen.append(MetricsScrape(self._client.again(), metrics_path(found), folder, plan.period))
+        chosen += self._scheduler(found, told.values(), self._client, "")
         if live is not None and live.records is not None and told["steps"].ready:
             chosen.append(StepsDrain(self._client.again(), live.records, folder, plan.period))
-        for at, worker in enumerate(found.identity.workers):
-            # Several engines in one run could not be told apart: each is a run of its own.
-            if len(found.identity.workers) == 1:
-                chosen.append(
-                    MetricsScrape(self._client.again(worker), "/metrics", folder, plan.period, f"worker-{at}")
-                )
-        log = plan.log or found.log
+        for worker in self._workers:
+            if worker.why or worker.found is None:
+                self._out.missing[f"{worker.folder} ({worker.url})"] = worker.why
+            else:
+                chosen += self._scheduler(worker.found, worker.told, self._client.again(worker.url), worker.folder)
+        # The steps of several workers ran side by side: no log of one of them is the run's.
+        only = self._workers[0].found if len(self._workers) == 1 and self._workers[0].found else found
+        log = plan.log or only.log
         if log is not None:
-            chosen.append(LogTail(log, found.engine, folder))
+            chosen.append(LogTail(log, only.engine, folder))
             self._out.missing.pop("log", None)
         written = next((one.step_log for one in found.processes if one.step_log), None)
         if written is not None and Path(written).is_file():
@@ -190,6 +202,14 @@ class Recording:
         elif (found.processes or told["gpu"].ready) and (opened := devices()[0]) is not None:
             chosen.append(GpuCountersWriter(opened, folder, plan.period))
         return tuple(chosen)
+
+    def _scheduler(self, found: Discovery, told: Iterable[Piece], client: Client, into: str) -> list[Collector]:
+        """What samples one server's scheduler: its metrics, or what it says of its load where it has none."""
+        ready = {piece.name: piece for piece in told if piece.ready}
+        folder, period = self._folder, self._plan.period
+        if "metrics" in ready:
+            return [MetricsScrape(client.again(), metrics_path(found), folder, period, into or "metrics")]
+        return [LoadScrape(client.again(), ready[LOAD].found, folder, period, into or "load")] if LOAD in ready else []
 
     def _trace(self) -> None:
         self._say("second pass: the same load once more, to be traced; its own result is thrown away")

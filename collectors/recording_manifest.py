@@ -11,6 +11,7 @@ from pathlib import Path
 from profiler.collectors.discovery import Discovery
 from profiler.collectors.redaction import redact, redact_command
 from profiler.collectors.sampling import Cost
+from profiler.collectors.workers import Worker
 
 
 def document(
@@ -24,9 +25,14 @@ def document(
     missing: Mapping[str, str],
     problems: Sequence[str],
     trace: Mapping[str, object],
+    workers: Sequence[Worker] = (),
 ) -> dict[str, object]:
     """The whole document. Secrets are out: the command, the load's command and every setting are redacted."""
     engine: dict[str, object] = {} if found.engine is None else {"name": found.engine.name}
+    behind = {(one.found.engine.name, one.found.identity.version) for one in workers if one.found and one.found.engine}
+    if found.engine is None and len(behind) == 1:
+        ((name, its_version),) = behind
+        engine |= {"name": name} | ({} if its_version is None else {"version": its_version})
     engine |= {} if found.identity.version is None else {"version": found.identity.version}
     if found.command:
         engine["command"] = list(found.command)
@@ -61,7 +67,7 @@ def document(
         "costs": [_cost(one) for one in costs],
         "not_collected": dict(missing),
         "problems": list(problems),
-        "workers": [*found.identity.workers, *found.identity.unnamed],
+        "workers": [*(one.document for one in workers), *({"told": one} for one in found.identity.unnamed)],
         "trace": dict(trace),
     }
     clean = redact(made)

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from profiler.collectors.http_client import Client
+from profiler.collectors.versions import at_least
 from tests.strategies import CORPUS
 
 OWN = CORPUS / "own"
@@ -119,6 +120,19 @@ def vllm(settings: bool = True, profiler: bool = True) -> dict[str, Route]:
     return routes
 
 
+def sglang_spelled(version: str, metrics: str) -> dict[str, Route]:
+    """SGLang 0.5.23 as recorded, its metrics replaced by what ``version`` names them; before 0.5.6 its settings had
+    their old address."""
+    told = json.loads(recorded("sglang-0.5.23-cpu", "ep_server_info")) | {"version": version}
+    path = "/server_info" if at_least(version, 0, 5, 6) else "/get_server_info"
+    return {
+        "/v1/models": recorded("sglang-0.5.23-cpu", "ep_v1_models"),
+        "/health": "",
+        "/metrics": metrics,
+        path: json.dumps(told),
+    }
+
+
 def sglang(old: bool = False) -> dict[str, Route]:
     """SGLang 0.5.23 as recorded; ``old``: with the address of its settings as it was until 0.5.4."""
     return {
@@ -126,6 +140,7 @@ def sglang(old: bool = False) -> dict[str, Route]:
         "/health": "",
         "/metrics": recorded("sglang-0.5.23-cpu", "ep_metrics"),
         "/get_server_info" if old else "/server_info": recorded("sglang-0.5.23-cpu", "ep_server_info"),
+        "/v1/loads?include=core": recorded("sglang-0.5.23-cpu", "ep_v1_loads"),
         "POST /start_profile": "Start profiling.\n",
         "POST /stop_profile": "Stop profiling. This will take some time.\n",
     }
@@ -142,8 +157,25 @@ def llamacpp(metrics: bool = True) -> dict[str, Route]:
     return routes | {"/metrics": text if metrics else (501, '{"error": {"message": "not supported"}}')}
 
 
-def trtllm() -> dict[str, Route]:
-    """trtllm-serve as its source says: each read of /metrics empties the list."""
+def worker(rate: int, engine: str = "vllm") -> dict[str, Route]:
+    """A vLLM that made ``rate`` more tokens, in one request, at each look; it began at a hundred."""
+    looks = iter(range(1, 1000000))
+
+    def counted(_: Asked) -> Answer:
+        made = 100 + rate * next(looks)
+        return 200, (
+            f"# TYPE {engine}:num_requests_running gauge\n{engine}:num_requests_running {rate}\n"
+            f'{engine}:cache_config_info{{num_gpu_blocks="{rate}"}} 1\n'
+            f"{engine}:generation_tokens_total {made}\n{engine}:request_success_total {made // rate}\n"
+        )
+
+    return vllm() | {"/metrics": counted}
+
+
+def trtllm(version: str = "1.2.0", spelled: Mapping[str, object] | None = None) -> dict[str, Route]:
+    """trtllm-serve as its source says: each read of /metrics empties the list. ``spelled`` are a step's fields beside
+    its batch, as that version has them."""
+    own = {"hostStepTimeMS": 4.5} if spelled is None else spelled
     steps = iter(range(1000000))
 
     def drained(_: Asked) -> Answer:
@@ -152,7 +184,7 @@ def trtllm() -> dict[str, Route]:
             [
                 {
                     "timestamp": f"11-30-2026 06:00:{first % 60:02d}.{at}00000", "iter": 2 * first + at,
-                    "iterLatencyMS": 9.0, "hostStepTimeMS": 4.5, "numQueuedRequests": 0,
+                    "iterLatencyMS": 9.0, "numQueuedRequests": 0, **own,
                     "inflightBatchingStats": {"numContextRequests": 0, "numGenRequests": 3, "numCtxTokens": 0},
                     "kvCacheStats": {"usedNumBlocks": 4, "maxNumBlocks": 40},
                 }
@@ -162,6 +194,6 @@ def trtllm() -> dict[str, Route]:
 
     return {
         "/v1/models": '{"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "tensorrt_llm"}]}',
-        "/version": '{"version": "1.2.0"}',
+        "/version": json.dumps({"version": version}),
         "/metrics": drained,
     }

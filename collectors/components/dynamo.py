@@ -15,23 +15,24 @@ from profiler.model.live import Ask, Identity
 
 
 def identify(ask: Ask) -> Identity | None:
-    """A front end: ``/health`` lists the instances behind it, with the address of their request plane only. A worker's
-    own port is the engine's, as its metrics say."""
+    """A front end: ``/health`` lists the instances behind it, with the address of their request plane only. Metrics are
+    on another port, which only a worker's own environment names; they hold the instance's number in hexadecimal."""
     answer = ask("/health").fields
     instances = answer.get("instances")
     if not isinstance(instances, list) or "endpoints" not in answer:
         return None
     models = ask("/v1/models").fields.get("data")
     first = mapping(models[0]) if isinstance(models, list) and models else {}
-    named = [mapping(one) for one in instances]
+    named = [one for one in map(mapping, instances) if one.get("endpoint") == "generate"]
+    numbers = [one.get("instance_id") for one in named]  # unsigned, of 64 bits
     return Identity(
         model=string(first.get("id")),
         unnamed=tuple(
             f"{one.get('component', '?')} instance {one.get('instance_id', '?')}: its metrics are on the port of its "
             "DYN_SYSTEM_PORT"
             for one in named
-            if one.get("endpoint") == "generate"
         ),
+        marks=tuple(f'worker_id="{number:x}"' if isinstance(number, int) else "" for number in numbers),
     )
 
 
@@ -58,4 +59,5 @@ COMPONENT: Final = Component(
                per="dynamo_frontend_request_duration_seconds_count"),
     ),
     identify=identify,
+    worker_port="DYN_SYSTEM_PORT",
 )  # fmt: skip

@@ -6,20 +6,25 @@ request ends at its headers, so none is taken.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from profiler.collectors.json_text import mapping, string
 from profiler.model.extension import Answer, Component
 from profiler.model.live import Ask, Identity
 
+_RANK: Final = re.compile(r"@\d+$")
+
 
 def identify(ask: Ask) -> Identity | None:
-    """By ``/workers``, which lists every server with its address."""
+    """By ``/workers``, which lists every server with its address; with data parallelism it may list a server once for
+    each of its ranks (``http://host:8000@1``)."""
     answer = ask("/workers").fields
     workers = answer.get("workers")
     if not isinstance(workers, list) or "stats" not in answer:
         return None
-    return Identity(workers=tuple(url for one in workers if (url := string(mapping(one).get("url")))))
+    urls = (string(mapping(one).get("url")) for one in workers)
+    return Identity(workers=tuple(dict.fromkeys(_RANK.sub("", url) for url in urls if url)))
 
 
 COMPONENT: Final = Component(

@@ -12,7 +12,7 @@ from typing import Final
 
 from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
-from profiler.collectors.json_text import mapping, string
+from profiler.collectors.json_text import mapping, number, string
 from profiler.collectors.knob_values import from_fields, leaves
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
@@ -274,6 +274,23 @@ def server_info(answer: Mapping[str, object]) -> Mapping[str, object]:
     return facts | _from_arguments(answer)
 
 
+def loads(answer: object) -> Mapping[str, float]:
+    """Gauges of ``/v1/loads`` (0.5.9 and later) or of the list of ``/get_load`` before it, of all data-parallel ranks.
+
+    The older ``num_reqs`` counts waiting requests too. Totals are left out: they skip steps after a pause.
+    """
+    ranks = answer if isinstance(answer, list) else mapping(answer).get("loads")
+    found: dict[str, list[float]] = {}
+    for rank in map(mapping, ranks if isinstance(ranks, list) else ()):
+        waiting, whole = number(rank.get("num_waiting_reqs")), number(rank.get("num_reqs"))
+        running = whole - waiting if whole is not None and waiting is not None else number(rank.get("num_running_reqs"))
+        told = {"running_requests": running, "waiting_requests": waiting, "kv_usage": number(rank.get("token_usage"))}
+        for concept, value in told.items():
+            found.setdefault(concept, []).extend(() if value is None else (value,))
+    ratio = {"kv_usage"}
+    return {c: sum(v) / (len(v) if c in ratio else 1) for c, v in found.items() if v and "running_requests" in found}
+
+
 def _from_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
     fields = {key: value for key, value in arguments.items() if not isinstance(value, dict)}
     graphs = arguments.get("cuda_graph_config")
@@ -356,6 +373,7 @@ LIVE: Final = Live(
     identify=identify,
     metrics_needs="start it with --enable-metrics",
     settings=("/server_info", "/get_server_info"),
+    loads=("/v1/loads?include=core", "/get_load"),
     steps_logged=lambda facts: facts.get("setting.step_log_interval") == 1,
     steps_need="start it with --decode-log-interval 1",
     processes=(
@@ -400,6 +418,7 @@ ENGINE: Final = Engine(
     knobs=KNOBS,
     defaults={"overlap": True},
     server_info=server_info,
+    loads=loads,
     owner="sglang",
     endpoints=(*endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True), NATIVE),
     live=LIVE,

@@ -15,6 +15,7 @@ from typing import Final
 
 from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import count, mapping, number, string
+from profiler.collectors.knob_values import from_fields, leaves
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
 from profiler.collectors.step_annotations import phase
@@ -59,10 +60,46 @@ KNOBS: Final = (
     Knob("chunked_prefill", ("--enable_chunked_prefill",), ("enable_chunked_prefill",)),
     Knob("prefix_cache", (), ("enable_block_reuse",)),
     Knob("overlap", (), ("-disable_overlap_scheduler",)),
-    Knob("kv_dtype", ("--kv_cache_dtype",), ("kv_cache_dtype",)),
+    Knob(
+        "cuda_graph",
+        (),
+        ("use_cuda_graph",),  # the flat name until 0.20; a group since, absent or null where it is off
+        (
+            (True, "cuda_graph_config: {enable_padding: true} (in the configuration file)"),
+            (False, "cuda_graph_config: null (in the configuration file)"),
+        ),
+    ),
+    Knob("cuda_graph_batches", (), ("cuda_graph_config.batch_sizes", "cuda_graph_batch_sizes")),
+    Knob("cuda_graph_max_batch", (), ("cuda_graph_config.max_batch_size", "cuda_graph_max_batch_size")),
+    Knob("cuda_graph_padding", (), ("cuda_graph_config.enable_padding", "cuda_graph_padding_enabled")),
+    Knob("prefill_graph", (), ("torch_compile_config.enable_piecewise_cuda_graph",)),
+    Knob("compile", (), ("torch_compile_config.enable_fullgraph", "torch_compile_enabled")),
+    Knob("kv_dtype", ("--kv_cache_dtype",), ("kv_cache_dtype", "kv_cache_config.dtype")),
     Knob("kv_block_size", (), ("tokens_per_block",)),
+    Knob("kv_tokens", (), ("kv_cache_config.max_tokens",)),
+    Knob("kv_host_bytes", (), ("host_cache_size",)),
+    Knob("partial_reuse", (), ("enable_partial_reuse",)),
     Knob("schedule_policy", (), ("capacity_scheduler_policy",)),
+    Knob("chunking_policy", (), ("context_chunking_policy",)),
+    Knob("queue_policy", (), ("waiting_queue_policy",)),
+    Knob("prefill_wait_ms", (), ("batch_wait_timeout_ms",)),
+    Knob("prefill_wait_steps", (), ("batch_wait_timeout_iters",)),
+    Knob("prefill_wait_tokens", (), ("batch_wait_max_tokens_ratio",)),
     Knob("attention_backend", (), ("attn_backend",)),
+    Knob("moe_backend", (), ("moe_config.backend",)),
+    Knob("attention_data_parallel", (), ("enable_attention_dp",)),
+    Knob("all_reduce", (), ("allreduce_strategy",)),
+    Knob("sampler", (), ("sampler_type",)),
+    Knob("speculative", (), ("speculative_config.decoding_type",)),
+    Knob("draft_tokens", (), ("speculative_config.max_draft_len", "speculative_config.num_nextn_predict_layers")),
+    Knob("stream_interval", (), ("stream_interval",)),
+    Knob("frontend_processes", ("--num_postprocess_workers",), ("num_postprocess_workers",)),
+    Knob("gc_threshold", (), ("garbage_collection_gen0_threshold",)),
+    Knob("autotuner", (), ("enable_autotuner",)),
+    Knob("dtype", (), ("dtype",)),
+    Knob("quantization", (), ("quant_config.quant_algo",)),
+    Knob("load_format", (), ("load_format",)),
+    Knob("step_log", (), ("print_iter_log",)),
 )
 
 # Ranges of NVTX; that of the garbage collector needs TLLM_PROFILE_RECORD_GC.
@@ -172,6 +209,35 @@ def step_record(record: Mapping[str, object]) -> StepRecord | None:
     return StepRecord(step, _record_clock(record.get("timestamp")), count(record.get("iter")))
 
 
+# Keys of its YAML that no other program's file has; one alone may be a coincidence.
+_OWN_KEYS: Final = frozenset(
+    {
+        "kv_cache_config", "cuda_graph_config", "use_cuda_graph", "scheduler_config", "torch_compile_config",
+        "disable_overlap_scheduler", "enable_overlap_scheduler", "enable_iter_perf_stats", "print_iter_log",
+        "attn_backend", "moe_config", "enable_attention_dp", "attention_dp_config", "moe_expert_parallel_size",
+        "enable_chunked_prefill", "batch_wait_timeout_ms", "pytorch_backend_config", "enable_autotuner",
+        "cuda_graph_batch_sizes", "cuda_graph_padding_enabled", "speculative_config", "return_perf_metrics",
+    }
+)  # fmt: skip
+# Names within a group that mean something else outside of it.
+_OF_A_GROUP: Final = frozenset({"dtype", "backend", "max_batch_size", "max_tokens", "batch_sizes", "enable_padding"})
+
+
+def config(answer: Mapping[str, object]) -> Mapping[str, object]:
+    """Facts of the YAML of ``--config`` (``--extra_llm_api_options``); empty for other files."""
+    older = mapping(answer.get("pytorch_backend_config"))  # where most of it stood until 0.20
+    if len(_OWN_KEYS & (answer.keys() | older.keys())) < 2:
+        return {}
+    whole = {key: value for key, value in {**older, **answer}.items() if key != "pytorch_backend_config"}
+    fields = {name: value for name, value in leaves(whole) if name not in _OF_A_GROUP or name in whole}
+    fields |= {name: value for name, value in whole.items() if not isinstance(value, dict)}
+    if "cuda_graph_config" in whole:
+        fields["use_cuda_graph"] = whole["cuda_graph_config"] is not None
+    if isinstance(older.get("enable_overlap_scheduler"), bool):
+        fields.setdefault("disable_overlap_scheduler", not older["enable_overlap_scheduler"])
+    return {"engine.name": "trtllm"} | from_fields(KNOBS, fields)
+
+
 def _record_clock(stamp: object) -> float:
     for form in ("%m-%d-%Y %H:%M:%S.%f", "%m-%d-%Y %H:%M:%S"):
         try:
@@ -255,6 +321,7 @@ ENGINE: Final = Engine(
     knobs=KNOBS,
     defaults={"overlap": True},
     step_record=step_record,
+    config=config,
     owner="tensorrt_llm",
     endpoints=endpoints(ignore_eos="ignore_eos", least="min_tokens", running=True),
     live=LIVE,

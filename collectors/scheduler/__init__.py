@@ -10,6 +10,8 @@ FORMATS: Final = (
     "prometheus_query.FORMAT",
     "server_log.FORMAT",
     "server_info.FORMAT",
+    "engine_load.FORMAT",
+    "engine_config.FORMAT",
     "step_records.FORMAT",
     "forward_pass.FORMAT",
     "dynamo_requests.FORMAT",

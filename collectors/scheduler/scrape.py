@@ -43,6 +43,30 @@ class MetricsScrape:
         self._client.close()
 
 
+class LoadScrape:
+    """An engine's answer about its load as it is at the moment, one file a sample: ``load/0014002.json``."""
+
+    vital = True
+
+    def __init__(self, client: Client, path: str, folder: RunFolder, period: float, into: str = "load") -> None:
+        self.cost = Cost(into)
+        self.period = period
+        self._client, self._path, self._folder, self._into = client, path, folder, into
+
+    def take(self, seconds: float) -> None:
+        """One answer."""
+        answer = self._client.get(self._path)
+        if not answer.ok or answer.document is None:
+            raise SampleFailed(f"{self._client.url}{self._path}: no load (status {answer.status})")
+        name = f"{self._into}/{round(seconds * 1e3):07d}.json"
+        self.cost.written += self._folder.write(name, json.dumps(redact(answer.document)).encode())
+
+    def close(self) -> None:
+        """Count what it took."""
+        self.cost.requests, self.cost.received = self._client.requests, self._client.received
+        self._client.close()
+
+
 class StepsDrain:
     """A list of steps that the server empties whenever it is read: what it holds at first is from before the run and
     is dropped. Kept as JSON lines in ``steps.jsonl``."""

@@ -18,6 +18,7 @@ from profiler.collectors.availability import pieces, restarts
 from profiler.collectors.discovery import discover
 from profiler.collectors.host.pyspy import program
 from profiler.collectors.http_client import Client
+from profiler.collectors.workers import workers_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def _server(state: State, client: Client, as_json: bool) -> int:
     """What the server is, its processes, and every piece of evidence that it can give."""
     found = discover(client, registry.engines(), gpu_processes)
     told, restart = pieces(found, client), restarts(found)
-    behind = (*found.identity.workers, *found.identity.unnamed)
+    workers = workers_of(found, client, registry.engines(), gpu_processes)
+    behind = (*(worker.title for worker in workers), *found.identity.unnamed)
     if as_json:
         document = {
             "url": found.url,

@@ -14,6 +14,7 @@ from profiler.cli.server import client_of, gpu_processes, server_options
 from profiler.collectors.availability import restarts
 from profiler.collectors.discovery import discover
 from profiler.collectors.record import Plan, Recording
+from profiler.collectors.workers import unlike, workers_of
 from profiler.errors import UsageError
 
 
@@ -101,11 +102,17 @@ def command(
     found = discover(client, registry.engines(), gpu_processes)
     say(f"{found.url}: {found.title}" + (f", {found.identity.model}" if found.identity.model else ""))
     plan = Plan(out, load, duration, every, profile, stacks, trace_steps, trace_seconds, most, log, dcgm, __version__)
-    for note in () if found.engine is None or found.engine.live is None else found.engine.live.notes:
+    workers = workers_of(found, client, registry.engines(), gpu_processes)
+    told = [one.engine for one in (found, *(w.found for w in workers if w.found is not None)) if one.engine is not None]
+    for note in dict.fromkeys(note for engine in told if engine.live is not None for note in engine.live.notes):
         say(f"note: {note}")
-    for worker in (*found.identity.workers, *found.identity.unnamed) if found.component is not None else ():
-        say(f"behind it: {worker}")
-    outcome = Recording(plan, client, found, registry.engines(), say).run()
+    for worker in workers:
+        say(f"behind it: {worker.title}")
+    if differing := unlike(workers):
+        say(f"note: the workers differ in {', '.join(differing)}; the run shows the first one's")
+    for unnamed in found.identity.unnamed:
+        say(f"behind it: {unnamed}")
+    outcome = Recording(plan, client, found, registry.engines(), say, workers).run()
     for name, why in outcome.missing.items():
         say(f"not collected: {name}: {why}")
     if profile and not outcome.trace.get("files"):

@@ -161,9 +161,11 @@ class Engine:
     trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step written as JSON;
     ``step_frame`` is a pattern of the Python frame that runs one step, ``micro_batch`` of the annotation or frame
     around one micro-batch (its group is the name; without one the thread tells), ``handovers`` how its processes pass
-    work on. ``defaults`` are knobs by name whose value, where no flag says otherwise, decides how a run is read.
-    ``owner`` is what its list of models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the
-    first by default; ``live`` is None where nothing is known of attaching to it while it runs.
+    work on. ``loads`` reads the gauges of ``profiler.model.metrics`` off an answer about its load; ``config`` reads
+    facts off the file that the engine is configured by (empty where it is another's); ``defaults`` are knobs by name
+    whose value, where no flag says otherwise, decides how a run is read. ``owner`` is what its list of models gives as
+    ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is None where
+    nothing is known of attaching to it while it runs.
     """
 
     name: str
@@ -190,6 +192,8 @@ class Engine:
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
     log_readings: Callable[[str], Mapping[str, float]] | None = None
+    loads: Callable[[object], Mapping[str, float]] | None = None
+    config: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     owner: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     live: Live | None = None
@@ -218,7 +222,8 @@ class Component:
 
     ``prefixes`` are the beginnings of its metrics' names. One that ``borrows`` an engine's prefix is told by names that
     no engine has behind the colon; its metrics are written without that prefix, and none of them is the engine's.
-    ``identify`` says whether a server that answers is this program, and which servers stand behind it.
+    ``identify`` says whether a server that answers is this program, and which servers stand behind it. ``worker_port``
+    is the environment variable of a worker's process that holds the port of its metrics, where no answer names it.
     """
 
     name: str
@@ -227,6 +232,7 @@ class Component:
     answers: tuple[Answer, ...]
     borrows: tuple[str, ...] = ()
     identify: Callable[[Ask], Identity | None] | None = None
+    worker_port: str | None = None
 
 
 class Format(Protocol):

@@ -21,6 +21,7 @@ class InspectedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 Section = Literal[
     "batching",
+    "workers",
     "speculation",
     "memory and cache",
     "CUDA Graph",

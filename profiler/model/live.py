@@ -35,12 +35,14 @@ Ask = Callable[[str], Reply]  # GET of a path of the server, remembered: asking 
 @dataclass(frozen=True)
 class Identity:
     """What a server says of itself. ``workers`` are addresses of the servers behind a router, ``unnamed`` what it
-    says of workers whose address its answers do not hold."""
+    says of workers whose address its answers do not hold, and ``marks``, where they are known, what the metrics of each
+    of these contain and no other's do."""
 
     version: str | None = None
     model: str | None = None
     workers: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,9 @@ class Live:
     """An engine that runs. ``identify`` says whether the answers are this engine's, and who it is.
 
     ``metrics`` is the address of its Prometheus text and ``metrics_needs`` what turns it on; ``settings`` are the
-    addresses of its settings, the first that answers counts. ``records`` is a list of steps that the server empties
-    whenever it is read. ``steps_need`` says what makes it log every step, and
+    addresses of its settings, the first that answers counts; so with ``loads``, addresses of its load as it is at the
+    moment, for ``Engine.loads``, which stand in for missing metrics. ``records`` is a list of steps that the server
+    empties whenever it is read. ``steps_need`` says what makes it log every step, and
     ``steps_logged`` whether its settings (``setting.<knob>``) say that it does. ``restart`` gives, for a tool ("nsys",
     "rocprofv3"), the command with which the operator has to start the server; its argument is the command in force.
     """
@@ -101,6 +104,7 @@ class Live:
     metrics_needs: str = ""
     settings: tuple[str, ...] = ()
     settings_need: str = ""
+    loads: tuple[str, ...] = ()
     records: str | None = None
     records_need: str = ""
     steps_need: str = ""

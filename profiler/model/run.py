@@ -49,7 +49,11 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything known of one run. ``facts`` are merged from all files; a stated fact wins over an inferred one."""
+    """Everything known of one run. ``facts`` are merged from all files; a stated fact wins over an inferred one.
+
+    Of several workers, ``snapshots`` hold each one's gauges and all workers' counters added up, and ``workers`` each
+    one's own scrapes by its folder; it is empty for a single engine.
+    """
 
     name: str
     path: str
@@ -63,6 +67,7 @@ class Run:
     stacks: tuple[StackTable, ...] = ()
     totals: tuple[CallTotals, ...] = ()
     components: tuple[ComponentSnapshot, ...] = ()
+    workers: Mapping[str, tuple[MetricsSnapshot, ...]] = field(default_factory=dict[str, tuple[MetricsSnapshot, ...]])
     problems: tuple[Problem, ...] = ()
 
     def fact(self, key: str) -> object | None:

@@ -18,6 +18,7 @@ from profiler.store.formats import Formats, Remembered
 from profiler.store.loads import one_a_load
 from profiler.store.ranks import rank_problems
 from profiler.store.source import FileSource
+from profiler.store.workers import by_worker, differences, together
 
 # Reading a small file again is quicker than opening its table.
 CACHED_FROM: Final = 1 << 20
@@ -60,6 +61,8 @@ def open_run(
     found = tuple(p for record in records for p in record.problems)
     traces = tuple(t for r in readings for t in r.traces)
     benches, merged = one_a_load([b for r in readings for b in r.benches])
+    snapshots = tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path)))
+    workers = by_worker(snapshots)
     return Run(
         name=path.resolve().name,
         path=str(path),
@@ -67,13 +70,14 @@ def open_run(
         facts=_merged(readings),
         traces=traces,
         benches=benches,
-        snapshots=tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path))),
+        snapshots=together(snapshots),
         logs=tuple(x for r in readings for x in r.logs),
         counters=tuple(c for r in readings for c in r.counters),
         stacks=tuple(s for r in readings for s in r.stacks),
         totals=tuple(t for r in readings for t in r.totals),
         components=tuple(sorted((c for r in readings for c in r.components), key=lambda c: (c.order, c.path))),
-        problems=(*problems, *found, *merged, *rank_problems(traces)),
+        workers=workers if len(workers) > 1 else {},
+        problems=(*problems, *found, *merged, *rank_problems(traces), *differences(workers)),
     )
 
 

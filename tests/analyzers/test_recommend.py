@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from profiler.analyzers.recommend import recommend, whatif
 from profiler.analyzers.symptoms import symptoms_of
 from profiler.collectors.engines import ENGINES
 from profiler.model.extension import Engine
+from profiler.model.fact import Fact
 from profiler.model.run import Run
 from profiler.store.folder import run_root
 from tests.conftest import Lab
@@ -103,6 +105,49 @@ def test_another_run_shows_what_the_cache_would_save(lab: Lab) -> None:
 def test_what_can_not_be_predicted_says_why(settings: dict[str, int | str], reason: str, lab: Lab) -> None:
     with pytest.raises(NotPredictable, match=reason):
         outlook(situation_of(lab("few-sequences").a), settings)
+
+
+def stated(run: Run, **settings: object) -> Run:
+    return replace(run, facts={**run.facts, **{f"setting.{k}": Fact(v, "test") for k, v in settings.items()}})
+
+
+@pytest.mark.parametrize(
+    ("case", "knob", "one", "two"),
+    [("slow-attention", "attention_backend", "ONE", "TWO"), ("tp-slow-comm", "tensor_parallel", 8, 4)],
+)
+@pytest.mark.parametrize("back", [False, True])
+def test_another_run_shows_what_its_backend_or_layout_takes(
+    case: str, knob: str, one: str | int, two: str | int, back: bool, lab: Lab
+) -> None:
+    pair = lab(case)
+    a, b = stated(pair.a, **{knob: one}), stated(pair.b, **{knob: two})
+    before, after, value = (b, a, one) if back else (a, b, two)
+    found = outlook(situation_of(before, after), {knob: value})
+    for metric in ("output_throughput", "mean_tpot"):
+        true, guess = change(before, after, metric), found.predicted[metric]
+        assert guess.change * true > 0 and guess.interval[0] <= true <= guess.interval[1], (metric, true, guess)
+
+
+def test_another_run_has_to_be_like_this_one(lab: Lab) -> None:
+    pair = lab("slow-attention")
+    a, b = stated(pair.a, attention_backend="ONE"), stated(pair.b, attention_backend="TWO")
+    for other, value, reason in (
+        (None, "TWO", "--against"), (b, "THREE", "is TWO, not THREE"), (pair.b, "TWO", "not known"),
+        (stated(b, kv_dtype="fp8"), "TWO", "kv_dtype too"),
+    ):  # fmt: skip
+        with pytest.raises(NotPredictable, match=reason):
+            outlook(situation_of(stated(a, kv_dtype="auto"), other), {"attention_backend": value})
+    for knob in ("data_parallel", "pipeline_parallel"):
+        with pytest.raises(NotPredictable, match="a replay has one"):
+            outlook(situation_of(a, b), {knob: 2})
+
+
+def test_longer_chunks_save_at_most_the_time_between_steps(lab: Lab) -> None:
+    situation = situation_of(lab("slow-scheduler").b)
+    eight, two = (outlook(situation, {"stream_interval": n}).predicted["output_throughput"] for n in (8, 2))
+    assert 0 < two.change < eight.change and two.interval[0] <= 0 <= eight.interval[1]
+    hidden = outlook(situation, {"overlap": True}).predicted["output_throughput"]
+    assert eight.change < hidden.change
 
 
 def test_a_whatif_document_spells_the_flag(lab: Lab) -> None:

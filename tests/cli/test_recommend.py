@@ -46,7 +46,7 @@ def test_an_engine_s_own_flag_is_understood(invoke: Invoke, runs: tuple[Path, Pa
 
 
 @pytest.mark.parametrize(("words", "text"), [
-    (("--set", "max_num_seqs"), "KNOB=VALUE"), (("--set", "stream_interval=4"), "can't be predicted"),
+    (("--set", "max_num_seqs"), "KNOB=VALUE"), (("--set", "dtype=half"), "can't be predicted"),
     ((), "Missing option"),
 ])  # fmt: skip
 def test_wrong_usage_is_told_in_one_line(

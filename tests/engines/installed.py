@@ -20,6 +20,8 @@ SECONDS = 1200
 LEAST_FREE = 8 << 30
 VLLM = "0.32.0"
 MLX = "0.32.2"
+LLAMACPP = "2026.10.11549"
+DYNAMO = "1.6.1"
 
 
 def vllm() -> Path:
@@ -30,6 +32,30 @@ def vllm() -> Path:
 def mlx() -> Path:
     """The interpreter of an environment with mlx-lm (355 MB)."""
     return _environment(f"mlx-{MLX}", [[f"mlx-lm=={MLX}", "mlx[cpu]"]], lambda python: None)
+
+
+def llamacpp() -> Path:
+    """The interpreter of an environment with llama.cpp's own server, built (xllamacpp; 150 MB)."""
+    return _environment(f"llamacpp-{LLAMACPP}", [[f"xllamacpp=={LLAMACPP}", "gguf"]], lambda python: None)
+
+
+def dynamo() -> Path:
+    """The interpreter of an environment with Dynamo's front end and its simulated engines (500 MB)."""
+    # One of its dependencies fetches from another index and is not needed by either.
+    alone = ["--no-deps", f"ai-dynamo=={DYNAMO}", f"ai-dynamo-runtime=={DYNAMO}"]
+    others = [
+        "aiohttp", "kubernetes<33", "msgspec", "prometheus-client", "pydantic<=2.13.5", "pyzmq", "redis<9",
+        "transformers", "uvloop", "zstandard<1",
+    ]  # fmt: skip
+    return _environment(f"dynamo-{DYNAMO}", [alone, others], lambda python: None)
+
+
+def big_tokenizer(python: Path) -> Path:
+    """A model's files without weights, made by an interpreter that has transformers."""
+    folder = HOME / "big-tokenizer-1"
+    if not (folder / "config.json").exists():
+        _run(str(python), str(Path(__file__).with_name("big_tokenizer.py")), str(folder))
+    return folder
 
 
 def tiny_model(python: Path) -> Path:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,17 +14,10 @@ import numpy as np
 import pytest
 
 from profiler import diagnose, open_run
-from tests.engines.servers import Running, load
+from tests.engines.servers import PROGRAM, Running, load, profiler
 from tests.strategies import ROOT
 
 pytestmark = pytest.mark.engines
-PROGRAM = [sys.executable, "-c", "from profiler.cli.main import main; main()"]
-
-
-def profiler(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *map(str, words)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
 
 
 def test_it_is_found_with_its_processes_and_settings(vllm: Running) -> None:
