@@ -69,11 +69,6 @@ class Plan:
         """Prompt tokens that the step computes."""
         return sum(count for _, _, count in self.chunks)
 
-    @property
-    def name(self) -> str:
-        """The step's annotation."""
-        return step_name(len(self.chunks), self.prompt_tokens, len(self.decodes))
-
 
 def step_name(chunks: int, tokens: int, decodes: int) -> str:
     """A step's annotation, in vLLM's grammar."""
@@ -81,6 +76,7 @@ def step_name(chunks: int, tokens: int, decodes: int) -> str:
 
 
 NOTHING: Final = Plan((), (), (), (), (), 0.0)
+MOST_PREFIXES: Final = 64
 # What a busy scheduler hashes.
 BLOCK: Final = bytes(1 << 18)
 
@@ -147,7 +143,8 @@ class Scheduler:
         kept = []
         for one, start, count in chunks:
             one.computed = start + count
-            if one.decoding and self.settings.prefix_cache and one.request.group not in self.prefixes:
+            unknown = one.request.group not in self.prefixes and len(self.prefixes) < MOST_PREFIXES
+            if one.decoding and self.settings.prefix_cache and unknown:
                 self.prefixes[one.request.group] = one.request.prefix
                 kept.append(one)
         for one in (*decodes, *(one for one, _, _ in chunks if one.decoding)):
@@ -162,7 +159,8 @@ class Scheduler:
 
 
 class Engine:
-    """One start of the engine: scheduler, model, counters and log. ``told`` hears of every request that got a token."""
+    """One start of the engine: scheduler, model and counters. ``told`` hears of every request that got a token,
+    ``logged`` of every line of the log, in which ``{device}`` stands for the kind of device."""
 
     def __init__(
         self,
@@ -171,16 +169,21 @@ class Engine:
         annotate: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
         clock: Clock | None = None,
         told: Callable[[Running], None] = lambda _: None,
+        logged: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.settings, self.model, self.annotate, self.told = settings, model, annotate, told
+        self.settings, self.model, self.annotate, self.told, self.logged = settings, model, annotate, told, logged
         self.clock = clock or Clock()
         self.scheduler = Scheduler(settings)
         self.counts = Counts()
         self.beside = ThreadPoolExecutor(1)
-        self.log: list[str] = []
         self.steps = 0
         self.frontend: deque[Running] = deque()
         self.ahead: Plan | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.frontend or self.scheduler.waiting or self.scheduler.running or self.ahead)
 
     def serve(
         self,
@@ -228,6 +231,7 @@ class Engine:
             f"tokens, {decodes} generation requests, {decodes} generation tokens, iteration elapsed time: "
             f"{elapsed:.3f} ms, {{device}} KV cache usage: {100 * plan.usage:.1f}%"
         )
+        self.counts.observe("iteration_tokens_total", decodes + plan.prompt_tokens)
         self.steps += 1
         return finished
 
@@ -256,7 +260,7 @@ class Engine:
             self.counts.add("prompt_tokens_total", len(one.request.prompt))
             if self.settings.prefix_cache:
                 self.counts.add("prefix_cache_queries_total", len(one.request.prompt))
-        with self.annotate(plan.name):
+        with self.annotate(step_name(len(plan.chunks), plan.prompt_tokens, len(plan.decodes))):
             for one in plan.restored:
                 self.counts.add("prefix_cache_hits_total", one.request.prefix)
                 self.model.restore(one.request.group, one.slot)
@@ -291,7 +295,7 @@ class Engine:
         return finished
 
     def _write(self, text: str) -> None:
-        self.log.append(f"INFO {time.strftime('%m-%d %H:%M:%S', time.gmtime())} [miniature_engine.py:1] {text}")
+        self.logged(f"INFO {time.strftime('%m-%d %H:%M:%S', time.gmtime())} [miniature_engine.py:1] {text}")
 
     def metrics(self) -> str:
         """A snapshot in Prometheus' text format."""

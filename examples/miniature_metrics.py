@@ -10,6 +10,7 @@ HISTOGRAMS: Final = (
     "request_decode_time_seconds",
     "time_to_first_token_seconds",
     "e2e_request_latency_seconds",
+    "iteration_tokens_total",
 )
 COUNTERS: Final = (
     "prompt_tokens_total",
@@ -22,7 +23,7 @@ COUNTERS: Final = (
 
 
 class Counts:
-    """Counters and the sums and counts of histograms; seconds."""
+    """Counters, and the sums and counts of histograms."""
 
     def __init__(self) -> None:
         self.of = dict.fromkeys(COUNTERS, 0.0)
@@ -31,9 +32,9 @@ class Counts:
         """Count."""
         self.of[name] += amount
 
-    def observe(self, name: str, seconds: float) -> None:
+    def observe(self, name: str, value: float) -> None:
         """One more value of a histogram."""
-        self.of[f"{name}_sum"] += seconds
+        self.of[f"{name}_sum"] += value
         self.of[f"{name}_count"] += 1
 
     def text(self, running: int, waiting: int, usage: float) -> str:

@@ -24,6 +24,7 @@ from profiler.examples.miniature_ranks import Ranks
 from profiler.examples.miniature_settings import Request, Settings
 
 ENGINE: Final = "miniature"
+MODEL: Final = f"{ENGINE}-decoder"
 NOTE: Final = (
     "the miniature engine that ships with the profiler; its log and metrics are in vLLM's grammar. Without a GPU its "
     "seconds are its thread's processor time and sleeps, in which other programs have no part"
@@ -50,6 +51,11 @@ class Load:
     own: int = 16
     output: int = 20
 
+    @property
+    def outputs(self) -> tuple[int, int]:
+        """The shortest and longest answer: unequal, so that sequences don't end all at once."""
+        return self.output - 4, self.output + 4
+
     def drawn(self, vocabulary: int) -> list[Request]:
         """The same requests every time."""
         draw = random.Random(1)
@@ -59,8 +65,7 @@ class Load:
                 (*shared[at % self.groups], *(draw.randrange(vocabulary) for _ in range(self.own))),
                 self.prefix,
                 at % self.groups,
-                # Unequal lengths, so that sequences don't end all at once.
-                draw.randrange(self.output - 4, self.output + 5),
+                draw.randint(*self.outputs),
             )
             for at in range(self.requests)
         ]
@@ -70,8 +75,9 @@ def record(folder: Path, settings: Settings, load: Load, device: str) -> None:
     """One start of the engine under ``load``, as a run in ``folder``. Raises FileExistsError where there is one."""
     folder.mkdir(parents=True)
     clock = Clock() if device == "cuda" else OwnClock()
-    with _started(settings, load, device, clock) as (model, requests):
-        engine = Engine(settings, model, clock=clock)
+    with started(settings, load, device, clock) as (model, requests):
+        log: list[str] = []
+        engine = Engine(settings, model, clock=clock, logged=log.append)
         (folder / "metrics").mkdir()
         (folder / "metrics" / "before.prom").write_text(engine.metrics(), "utf-8")
         began = clock.now()
@@ -80,7 +86,7 @@ def record(folder: Path, settings: Settings, load: Load, device: str) -> None:
     (folder / "metrics" / "after.prom").write_text(engine.metrics(), "utf-8")
     (folder / "bench.json").write_text(json.dumps(_result(requests, done, duration, load)), "utf-8")
     word = "GPU" if device == "cuda" else "CPU"
-    lines = [_settings_line(settings, device), *(line.replace("{device}", word) for line in engine.log)]
+    lines = [settings_line(settings, device), *(line.replace("{device}", word) for line in log)]
     (folder / "server.log").write_text("\n".join(lines) + "\n", "utf-8")
     (folder / "run.json").write_text(json.dumps(_manifest(settings, SHAPES[device], device), indent=1), "utf-8")
 
@@ -89,7 +95,7 @@ def record_trace(folder: Path, settings: Settings, load: Load, device: str) -> N
     """Add a trace of every rank to a run: of two further passes of its load, each ended behind the steps that the
     profiler saw, the one that other work on the machine slowed less."""
     (folder / "trace").mkdir()
-    with _started(settings, load, device, Clock()) as (model, requests):
+    with started(settings, load, device, Clock()) as (model, requests):
         passes: list[tuple[float, Path]] = []
         for at in range(PASSES):
             into = folder / f"pass-{at}"
@@ -119,7 +125,7 @@ def _traced(
             marks.append(time.perf_counter())
         return steps < AHEAD + TRACED
 
-    Engine(settings, model, _annotation(device)).serve(requests, load.concurrency, before_step)
+    Engine(settings, model, annotation(device)).serve(requests, load.concurrency, before_step)
     seconds = time.perf_counter() - marks[0]
     profiler.stop()
     if isinstance(model, Ranks):
@@ -128,7 +134,7 @@ def _traced(
     return seconds
 
 
-def _annotation(device: str) -> Callable[[str], AbstractContextManager[object]]:
+def annotation(device: str) -> Callable[[str], AbstractContextManager[object]]:
     """Ranges for the torch profiler, and on a GPU for Nsight Systems and rocprofv3 too."""
 
     @contextmanager
@@ -140,7 +146,7 @@ def _annotation(device: str) -> Callable[[str], AbstractContextManager[object]]:
 
 
 @contextmanager
-def _started(settings: Settings, load: Load, device: str, clock: Clock) -> Iterator[tuple[Model, list[Request]]]:
+def started(settings: Settings, load: Load, device: str, clock: Clock) -> Iterator[tuple[Model, list[Request]]]:
     """A model that is warm and whose prefix cache is empty, and the requests."""
     torch.set_num_threads(1)
     requests = load.drawn(SHAPES[device].vocabulary)
@@ -155,9 +161,10 @@ def _started(settings: Settings, load: Load, device: str, clock: Clock) -> Itera
         yield model, requests
 
 
-def _settings_line(settings: Settings, device: str) -> str:
+def settings_line(settings: Settings, device: str) -> str:
+    """The line of the log that states the settings, in vLLM's grammar."""
     stated = {
-        "model": f"{ENGINE}-decoder",
+        "model": MODEL,
         "max_num_seqs": settings.max_num_seqs,
         "max_num_batched_tokens": settings.max_num_batched_tokens,
         "enable_prefix_caching": settings.prefix_cache,
@@ -179,7 +186,7 @@ def _result(requests: list[Request], done: list[Running], duration: float, load:
     return {
         "date": time.strftime("%Y%m%d-%H%M%S", time.gmtime()),
         "backend": ENGINE,
-        "model_id": f"{ENGINE}-decoder",
+        "model_id": MODEL,
         "tokenizer_id": "none",
         "num_prompts": len(requests),
         "request_rate": "inf",
@@ -204,7 +211,7 @@ def _manifest(settings: Settings, shape: Shape, device: str) -> dict[str, object
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
     return {
         "engine": {"name": ENGINE, "version": str(torch.__version__), "note": NOTE, "switches": asdict(settings)},
-        "model": {"name": f"{ENGINE}-decoder", "num_layers": shape.layers, "hidden_size": shape.hidden},
+        "model": {"name": MODEL, "num_layers": shape.layers, "hidden_size": shape.hidden},
         "hardware": {"gpu": gpu, "cpu": f"{platform.machine()}, {os.cpu_count()} cores"},
         "workload": {"dataset": "drawn", "ignore_eos": True},
         "simulated": False,

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.collectors.engines import vllm
+from profiler.examples import miniature_engine
 from profiler.examples.miniature_clock import OwnClock
 from profiler.examples.miniature_engine import Engine, Running
 from profiler.examples.miniature_settings import Request, Settings
@@ -78,6 +79,25 @@ def test_no_limit_is_passed_and_every_request_is_answered(
     assert sorted(engine.scheduler.free) == list(range(sequences))
 
 
+def test_each_token_is_told_once_and_the_engine_is_idle_when_all_are() -> None:
+    told: list[int] = []
+    engine = Engine(Settings(overlap=True), Recorder(), told=lambda one: told.append(len(one.tokens)))
+    assert engine.idle
+    sent = [engine.send(one) for one in requests(3)]
+    assert not engine.idle
+    while not engine.idle:
+        engine.step()
+    assert sorted(told) == sorted([1, 2, 3, 4, 5] * 3)
+    assert all(len(one.tokens) == 5 for one in sent)
+
+
+def test_prefixes_are_kept_for_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(miniature_engine, "MOST_PREFIXES", 2)
+    _, recorder, done = served(Settings(), requests(9, groups=3))
+    assert sorted(recorder.kept) == [0, 1]
+    assert len(done) == 9
+
+
 def test_a_prompt_longer_than_the_budget_is_computed_in_pieces() -> None:
     _, recorder, _ = served(Settings(max_num_batched_tokens=4), requests(1))
     assert [chunks for _, chunks in recorder.steps[:3]] == [[(0, 0, 4)], [(0, 4, 4)], [(0, 8, 1)]]
@@ -92,10 +112,12 @@ def test_a_prefix_is_computed_once_a_group() -> None:
     assert (without.kept, without.restored) == ({}, [])
 
 
-def test_the_spin_is_in_the_steps_that_the_log_times() -> None:
-    engine, recorder, _ = served(Settings(scheduler_work=0.002), requests(2))
-    steps = [vllm.log_step(line) for line in engine.log]
-    assert len(steps) == len(recorder.steps)
+def test_the_scheduler_s_work_is_in_the_steps_that_the_log_times() -> None:
+    log: list[str] = []
+    engine = Engine(Settings(scheduler_work=0.002), Recorder(), logged=log.append)
+    engine.serve(requests(2), 8)
+    steps = [vllm.log_step(line) for line in log]
+    assert len(steps) == engine.steps > 0
     assert all(step is not None and step.seconds is not None and step.seconds >= 0.002 for step in steps)
 
 
@@ -134,10 +156,11 @@ def test_the_readers_know_its_annotations_log_and_metrics() -> None:
         return nullcontext()
 
     recorder = Recorder()
-    engine = Engine(Settings(), recorder, annotate)
+    log: list[str] = []
+    engine = Engine(Settings(), recorder, annotate, logged=log.append)
     engine.serve(requests(4), 2)
     labels = [label for name in names if (label := vllm.step_label(name)) is not None]
-    logged = [step.label for line in engine.log if (step := vllm.log_step(line)) is not None]
+    logged = [step.label for line in log if (step := vllm.log_step(line)) is not None]
     assert labels == logged
     assert [(label.decode_requests, label.prefill_requests) for label in labels] == [
         (len(decodes), len(chunks)) for decodes, chunks in recorder.steps
@@ -154,14 +177,14 @@ def test_the_readers_know_its_annotations_log_and_metrics() -> None:
 def test_stopping_leaves_the_rest_unanswered() -> None:
     engine = Engine(Settings(), Recorder())
     assert len(engine.serve(requests(20), 4, lambda steps: steps < 6)) < 20
-    assert len(engine.log) == 6
+    assert engine.steps == 6
 
 
 @pytest.mark.parametrize("field", ["max_num_seqs", "max_num_batched_tokens"])
 def test_a_lower_limit_needs_more_steps(field: str) -> None:
     few, _, _ = served(Settings(**{field: 2}), requests(8))
     many, _, _ = served(Settings(), requests(8))
-    assert len(few.log) > 1.5 * len(many.log)
+    assert few.steps > 1.5 * many.steps
 
 
 def test_its_own_clock_counts_its_sleeps_and_not_what_others_take() -> None:

@@ -48,11 +48,13 @@ class Planted(msgspec.Struct, frozen=True):
 
 class Case(msgspec.Struct, frozen=True):
     """What B has that A, which is ``base``, has not, and the metric that shows it. Nothing planted: both are the same.
-    ``needs``: why it can't be done on this device."""
+    ``served``: behind an address, recorded by ``record`` and ``bench``; else in this process, on the engine's own
+    clock. ``needs``: why it can't be done on this device."""
 
     planted: tuple[Planted, ...]
     base: Settings = Settings()
     metric: str = "output_throughput"
+    served: bool = False
     needs: str | None = None
 
     @property
@@ -120,7 +122,7 @@ def cases_of(device: Device, gpus: int = 0) -> list[Case]:
         Case((Planted("norm row by row", "kernel", {"rowwise_norm": True}),)),
         Case((Planted("prefix cache off", "memory", {"prefix_cache": False}),)),
         Case((Planted("KV cache for 2", "memory", {"kv_cache_tokens": 480}),)),
-        Case((Planted("frontend 100 ms late", "frontend", {"frontend_delay": 0.1}),), metric="mean_ttft"),
+        Case((Planted("frontend 100 ms late", "frontend", {"frontend_delay": 0.1}),), metric="mean_ttft", served=True),
         Case((budget, attention)),
         Case(
             (Planted("last rank's attention 6 times", "communication", {"last_rank_copies": 6}),),
@@ -236,9 +238,10 @@ def skipped(case: Case) -> list[Result]:
 def _carried_out(case: Case, folder: Path, load: Load, device: Device, state: State) -> list[Result]:
     """Record all sides in turns, trace the best start of A and B, and diagnose these two."""
     from profiler.analyzers.diagnosis import diagnose
-    from profiler.analyzers.metrics import higher_is_better
+    from profiler.analyzers.metrics import higher_is_better, metrics_of
     from profiler.cli.reading import read_run
-    from profiler.examples.miniature_run import record, record_trace
+    from profiler.cli.served_start import record_served
+    from profiler.examples.miniature_run import SHAPES, record, record_trace
 
     if not state.quiet:
         state.err.print(f"recording: {case.name}", markup=False, highlight=False)
@@ -248,12 +251,17 @@ def _carried_out(case: Case, folder: Path, load: Load, device: Device, state: St
     for repeat in range(1, MOST + 1):
         for side, settings in case.sides.items():
             run = place / f"{side}{repeat}"
-            record(run, settings, load, device)
-            starts[side].append((_metric(run, case.metric), run))
+            if case.served:
+                record_served(
+                    run, settings, replace(load, requests=2 * load.requests), SHAPES[device].vocabulary, state
+                )
+            else:
+                record(run, settings, load, device)
+            starts[side].append((metrics_of(read_run(run, state).benches[0])[case.metric], run))
         if repeat >= FEWEST and all(_steady(sign, [value for value, _ in one]) for one in starts.values()):
             break
     best = {side: max(starts[side], key=lambda start: sign * start[0])[1] for side in ("A", "B")}
-    for side, run in best.items():
+    for side, run in () if case.served else best.items():
         record_trace(run, case.sides[side], load, device)
     metrics = dict.fromkeys(("output_throughput", case.metric))
     document = diagnose(read_run(best["A"], state), read_run(best["B"], state), tuple(metrics))
@@ -264,14 +272,6 @@ def _steady(sign: float, values: Sequence[float]) -> bool:
     """Whether the best two agree, so that the best is no accident; ``sign`` is negative where less is better."""
     second, first = sorted(sign * value for value in values)[-2:]
     return first - second <= AGREE * abs(first)
-
-
-def _metric(run: Path, metric: str) -> float:
-    """A start's metric, from the result that it wrote."""
-    result = json.loads((run / "bench.json").read_text("utf-8"))
-    if metric == "mean_ttft":
-        return float(sum(result["ttfts"]) / len(result["ttfts"]))
-    return float(result[metric])
 
 
 def _print(results: Sequence[Result], device: Device, state: State) -> None:

@@ -140,4 +140,4 @@ def test_planted_causes_are_found_on_this_machine(tmp_path: Path) -> None:
     starts = sum(
         sum(map(len, repeats.values())) for repeats in {one["injected"]: one["repeats"] for one in results}.values()
     )
-    assert len(list((tmp_path / "runs").rglob("bench.json"))) == starts
+    assert len(list((tmp_path / "runs").rglob("run.json"))) == starts
