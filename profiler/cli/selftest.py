@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -61,6 +62,11 @@ class Case(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """What is planted, in words."""
         return " + ".join(one.switch for one in self.planted) or NULL
+
+    @property
+    def folder(self) -> str:
+        """Where its runs are kept."""
+        return "-".join(re.findall(r"\w+", self.name))
 
     @property
     def sides(self) -> dict[str, Settings]:
@@ -248,7 +254,7 @@ def _carried_out(case: Case, folder: Path, load: Load, device: Device, state: St
 
     if not state.quiet:
         state.err.print(f"recording: {case.name}", markup=False, highlight=False)
-    place = folder / case.name.replace(" ", "-")
+    place = folder / case.folder
     sign = 1.0 if higher_is_better(case.metric) else -1.0
     starts: dict[str, list[tuple[float, Path]]] = {side: [] for side in case.sides}
     for repeat in range(1, MOST + 1):

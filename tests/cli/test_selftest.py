@@ -109,6 +109,9 @@ def test_a_side_changes_the_switches_of_its_case_and_no_other() -> None:
             for side, planted in zip(list(sides.values())[2:], one.planted, strict=False):
                 assert changed(sides["A"], side) == list(planted.changes)
         assert [one.name for one in cases_of(device) if not one.planted] == [selftest.NULL]
+        folders = [one.folder for one in cases_of(device)]
+        assert len(set(folders)) == len(folders)
+        assert "token-budget-6-attention-4-times" in folders
 
 
 def test_what_a_device_cannot_do_is_skipped_with_the_reason() -> None:
