@@ -187,6 +187,13 @@ class Handler(BaseHTTPRequestHandler):
             return
         time.sleep(self.serving.settings.frontend_delay)
         tokens = self.serving.stream(request)
+        try:
+            self._stream(request, tokens)
+        except ConnectionError:
+            # Whoever asked is gone; the engine answers to the end.
+            self.close_connection = True
+
+    def _stream(self, request: Request, tokens: SimpleQueue[int]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,18 @@ def test_what_it_cannot_answer_is_refused_with_the_reason(url: str, prompt: obje
         assert refused.status == 400
         assert why in refused.text
         assert client.get("/health").status == 200
+
+
+def test_a_client_that_hangs_up_leaves_no_trace_in_the_log(url: str, place: Path) -> None:
+    body = json.dumps({"prompt": [1], "max_tokens": 200}).encode()
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as gone:
+            gone.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            gone.recv(1)
+    with Client(url) as client:
+        # Behind the three, since a step of the engine answers all of them.
+        assert len(completed(client, [1], 201)) == 203
+    assert "Traceback" not in (place / "server.log").read_text("utf-8")
 
 
 def test_addresses_that_are_not_there_are_told_from_those_that_want_a_post(url: str) -> None:
