@@ -74,7 +74,7 @@ class Load:
 def record(folder: Path, settings: Settings, load: Load, device: str) -> None:
     """One start of the engine under ``load``, as a run in ``folder``. Raises FileExistsError where there is one."""
     folder.mkdir(parents=True)
-    clock = Clock() if device == "cuda" else OwnClock()
+    clock = clock_of(device)
     with started(settings, load, device, clock) as (model, requests):
         log: list[str] = []
         engine = Engine(settings, model, clock=clock, logged=log.append)
@@ -95,11 +95,14 @@ def record_trace(folder: Path, settings: Settings, load: Load, device: str) -> N
     """Add a trace of every rank to a run: of two further passes of its load, each ended behind the steps that the
     profiler saw, the one that other work on the machine slowed less."""
     (folder / "trace").mkdir()
-    with started(settings, load, device, Clock()) as (model, requests):
+    # The scheduler works as long as in the measured start, by the same clock: it is slowed by others as the model is.
+    clock = clock_of(device)
+    with started(settings, load, device, clock) as (model, requests):
         passes: list[tuple[float, Path]] = []
         for at in range(PASSES):
             into = folder / f"pass-{at}"
-            passes.append((_traced(into, settings, model, requests, load, device), into))
+            engine = Engine(settings, model, annotation(device), clock)
+            passes.append((_traced(into, engine, requests, load, device), into))
             model.forget()
     least = min(passes)[1]
     for path in least.iterdir():
@@ -108,9 +111,7 @@ def record_trace(folder: Path, settings: Settings, load: Load, device: str) -> N
         shutil.rmtree(path)
 
 
-def _traced(
-    into: Path, settings: Settings, model: Model, requests: Sequence[Request], load: Load, device: str
-) -> float:
+def _traced(into: Path, engine: Engine, requests: Sequence[Request], load: Load, device: str) -> float:
     """Write the traces of one pass; the seconds of the traced steps."""
     into.mkdir()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
@@ -119,19 +120,24 @@ def _traced(
 
     def before_step(steps: int) -> bool:
         if steps == AHEAD and not marks:
-            if isinstance(model, Ranks):
-                model.traced(on=True, into=into)
+            if isinstance(engine.model, Ranks):
+                engine.model.traced(on=True, into=into)
             profiler.start()
             marks.append(time.perf_counter())
         return steps < AHEAD + TRACED
 
-    Engine(settings, model, annotation(device)).serve(requests, load.concurrency, before_step)
+    engine.serve(requests, load.concurrency, before_step)
     seconds = time.perf_counter() - marks[0]
     profiler.stop()
-    if isinstance(model, Ranks):
-        model.traced(on=False, into=into)
+    if isinstance(engine.model, Ranks):
+        engine.model.traced(on=False, into=into)
     profiler.export_chrome_trace(str(into / "rank0.pt.trace.json.gz"))
     return seconds
+
+
+def clock_of(device: str) -> Clock:
+    """Wall time on a GPU, which works beside the thread; else the thread's own."""
+    return Clock() if device == "cuda" else OwnClock()
 
 
 def annotation(device: str) -> Callable[[str], AbstractContextManager[object]]:
