@@ -7,63 +7,30 @@ Its log, metrics and step annotations are written in vLLM's grammar, which the r
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-HISTOGRAMS: Final = (
-    "request_queue_time_seconds",
-    "request_prefill_time_seconds",
-    "request_decode_time_seconds",
-    "time_to_first_token_seconds",
-    "e2e_request_latency_seconds",
-)
-COUNTERS: Final = (
-    "prompt_tokens_total",
-    "generation_tokens_total",
-    "prefix_cache_queries_total",
-    "prefix_cache_hits_total",
-    "request_success_total",
-    *(f"{name}_{part}" for name in HISTOGRAMS for part in ("sum", "count")),
-)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Each field is one switch. ``scheduler_spin`` and ``frontend_delay`` are seconds, of a step and of a request."""
-
-    max_num_seqs: int = 16
-    max_num_batched_tokens: int = 512
-    kv_cache_tokens: int = 4096
-    prefix_cache: bool = True
-    scheduler_spin: float = 0.0
-    frontend_delay: float = 0.0
-    attention_copies: int = 1
-    rowwise_norm: bool = False
-    graphs: bool = True
-
-
-@dataclass(frozen=True)
-class Request:
-    """Token ids in, a number of tokens out. The first ``prefix`` tokens are those of every request of its ``group``."""
-
-    prompt: tuple[int, ...]
-    prefix: int
-    group: int
-    output: int
+from profiler.examples.miniature_clock import Clock
+from profiler.examples.miniature_metrics import Counts
+from profiler.examples.miniature_settings import Request, Settings
 
 
 @dataclass
 class Running:
-    """A request on its way; times are seconds of the engine's clock."""
+    """A request on its way; times are seconds of the engine's clock. ``computed`` and ``planned`` count the prompt and
+    output tokens of all steps that are planned; ``tokens`` are those of the steps that have ended."""
 
     request: Request
     sent: float
     slot: int = -1
     computed: int = 0
+    planned: int = 0
     arrived: float = 0.0
     admitted: float = 0.0
     tokens: list[int] = field(default_factory=list[int])
@@ -82,16 +49,36 @@ class Running:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one step carries: sequences that decode, and prompts with the number of their tokens to compute."""
+    """What one step carries: sequences that decode, and prompts with the start and number of their tokens to compute.
+    ``admitted`` begin with it, ``restored`` of them from their group's prefix; ``kept`` become their group's prefix
+    behind it. ``usage`` is the share of the KV cache that is reserved while it runs."""
 
     decodes: tuple[Running, ...]
-    chunks: tuple[tuple[Running, int], ...]
+    chunks: tuple[tuple[Running, int, int], ...]
+    admitted: tuple[Running, ...]
+    restored: tuple[Running, ...]
+    kept: tuple[Running, ...]
+    usage: float
+
+    def __bool__(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.decodes or self.chunks)
 
     @property
-    def name(self) -> str:
-        """The step's annotation, in vLLM's grammar."""
-        tokens = sum(count for _, count in self.chunks)
-        return f"execute_context_{len(self.chunks)}({tokens})_generation_{len(self.decodes)}({len(self.decodes)})"
+    def prompt_tokens(self) -> int:
+        """Prompt tokens that the step computes."""
+        return sum(count for _, _, count in self.chunks)
+
+
+def step_name(chunks: int, tokens: int, decodes: int) -> str:
+    """A step's annotation, in vLLM's grammar."""
+    return f"execute_context_{chunks}({tokens})_generation_{decodes}({decodes})"
+
+
+NOTHING: Final = Plan((), (), (), (), (), 0.0)
+MOST_PREFIXES: Final = 64
+# What a busy scheduler hashes.
+BLOCK: Final = bytes(1 << 18)
 
 
 class Model(Protocol):
@@ -108,33 +95,8 @@ class Model(Protocol):
     def restore(self, group: int, slot: int) -> None:
         """Write the group's prefix into a slot."""
 
-
-class Clock:
-    """Wall time, in seconds."""
-
-    def now(self) -> float:
-        """Seconds since some moment."""
-        return time.perf_counter()
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
-
-
-class OwnClock(Clock):
-    """The thread's processor time and its sleeps: it stands still while other programs have the processor."""
-
-    def __init__(self) -> None:
-        self.slept = 0.0
-
-    def now(self) -> float:
-        """Seconds since some moment."""
-        return time.thread_time() + self.slept
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
-        self.slept += seconds
+    def forget(self) -> None:
+        """Remember no prefix."""
 
 
 class Scheduler:
@@ -152,37 +114,53 @@ class Scheduler:
         """Share of the KV cache that is reserved."""
         return sum(one.held for one in self.running) / self.settings.kv_cache_tokens
 
-    def plan(self, admit: Callable[[Running, int], None]) -> Plan:
-        """The next step. ``admit`` is told each sequence that gets a slot, with the tokens its cached prefix saves."""
+    def plan(self) -> Plan:
+        """The next step, planned ahead of the answers: how many tokens a sequence gets is known, and not which."""
         budget = self.settings.max_num_batched_tokens
         decodes = tuple([one for one in self.running if one.decoding][:budget])
         budget -= len(decodes)
-        chunks: list[tuple[Running, int]] = []
+        chunks: list[tuple[Running, int, int]] = []
         for one in self.running:
             if budget > 0 and not one.decoding:
-                chunks.append((one, min(budget, len(one.request.prompt) - one.computed)))
-                budget -= chunks[-1][1]
+                chunks.append((one, one.computed, min(budget, len(one.request.prompt) - one.computed)))
+                budget -= chunks[-1][2]
+        admitted: list[Running] = []
         while budget > 0 and self.waiting and self.free and self._fits(self.waiting[0]):
             one = self.waiting.popleft()
             one.slot = self.free.pop()
             one.computed = self.prefixes.get(one.request.group, 0)
             self.running.append(one)
-            admit(one, one.computed)
-            chunks.append((one, min(budget, len(one.request.prompt) - one.computed)))
-            budget -= chunks[-1][1]
-        return Plan(decodes, tuple(chunks))
+            admitted.append(one)
+            chunks.append((one, one.computed, min(budget, len(one.request.prompt) - one.computed)))
+            budget -= chunks[-1][2]
+        restored = tuple(one for one in admitted if one.computed)
+        usage = self.used
+        kept = tuple(self._advance(decodes, chunks))
+        return Plan(decodes, tuple(chunks), tuple(admitted), restored, kept, usage)
+
+    def _advance(self, decodes: Sequence[Running], chunks: Sequence[tuple[Running, int, int]]) -> list[Running]:
+        """Count a planned step as done; the sequences whose prompts become prefixes with it."""
+        kept = []
+        for one, start, count in chunks:
+            one.computed = start + count
+            unknown = one.request.group not in self.prefixes and len(self.prefixes) < MOST_PREFIXES
+            if one.decoding and self.settings.prefix_cache and unknown:
+                self.prefixes[one.request.group] = one.request.prefix
+                kept.append(one)
+        for one in (*decodes, *(one for one, _, _ in chunks if one.decoding)):
+            one.planned += 1
+            if one.planned == one.request.output:
+                self.running.remove(one)
+                self.free.append(one.slot)
+        return kept
 
     def _fits(self, one: Running) -> bool:
         return self.used + one.held / self.settings.kv_cache_tokens <= 1.0
 
-    def finish(self, one: Running) -> None:
-        """Give back what a sequence held."""
-        self.running.remove(one)
-        self.free.append(one.slot)
-
 
 class Engine:
-    """One start of the engine: scheduler, model, counters and log."""
+    """One start of the engine: scheduler, model and counters. ``told`` hears of every request that got a token,
+    ``logged`` of every line of the log, in which ``{device}`` stands for the kind of device."""
 
     def __init__(
         self,
@@ -190,14 +168,22 @@ class Engine:
         model: Model,
         annotate: Callable[[str], AbstractContextManager[object]] = lambda _: nullcontext(),
         clock: Clock | None = None,
+        told: Callable[[Running], None] = lambda _: None,
+        logged: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.settings = settings
-        self.model = model
-        self.annotate = annotate
+        self.settings, self.model, self.annotate, self.told, self.logged = settings, model, annotate, told, logged
         self.clock = clock or Clock()
         self.scheduler = Scheduler(settings)
-        self.counters = dict.fromkeys(COUNTERS, 0.0)
-        self.log: list[str] = []
+        self.counts = Counts()
+        self.beside = ThreadPoolExecutor(1)
+        self.steps = 0
+        self.frontend: deque[Running] = deque()
+        self.ahead: Plan | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.frontend or self.scheduler.waiting or self.scheduler.running or self.ahead)
 
     def serve(
         self,
@@ -207,108 +193,111 @@ class Engine:
     ) -> list[Running]:
         """Keep ``concurrency`` requests in flight until all are answered, or ``before_step`` (given the number of steps
         so far) says stop."""
-        unsent, frontend, done = deque(requests), deque[Running](), list[Running]()
-        steps = 0
-        while len(done) < len(requests) and before_step(steps):
-            while unsent and len(frontend) + len(self.scheduler.waiting) + len(self.scheduler.running) < concurrency:
-                frontend.append(Running(unsent.popleft(), self.clock.now()))
-            self._receive(frontend)
-            if not self.scheduler.waiting and not self.scheduler.running:
-                self.clock.sleep(max(frontend[0].sent + self.settings.frontend_delay - self.clock.now(), 0.0))
-                continue
-            done += self._step(steps)
-            steps += 1
+        unsent, done = deque(requests), list[Running]()
+        while len(done) < len(requests) and before_step(self.steps):
+            while unsent and len(requests) - len(unsent) - len(done) < concurrency:
+                self.send(unsent.popleft())
+            done += self.step()
         return done
 
-    def _receive(self, frontend: deque[Running]) -> None:
-        """Hand over the requests that the frontend is done with. It works beside the engine, so this only delays."""
-        now = self.clock.now()
-        while frontend and frontend[0].sent + self.settings.frontend_delay <= now:
-            one = frontend.popleft()
-            one.arrived = now
-            self.scheduler.waiting.append(one)
+    def send(self, request: Request) -> Running:
+        """Take a request. The frontend works beside the engine, so a slow one only delays."""
+        self.frontend.append(Running(request, self.clock.now()))
+        return self.frontend[-1]
 
-    def _step(self, index: int) -> list[Running]:
+    def step(self) -> list[Running]:
+        """One step, or a wait where the frontend still holds everything: the requests that are complete with it."""
         began = self.clock.now()
-        with self.annotate("schedule"):
-            plan = self.scheduler.plan(self._admitted)
-            while self.clock.now() - began < self.settings.scheduler_spin:
-                pass
-        with self.annotate(plan.name):
-            answers = self.model.run(
-                [(one.slot, len(one.request.prompt) + len(one.tokens) - 1, one.tokens[-1]) for one in plan.decodes],
-                [
-                    (one.slot, one.computed, one.request.prompt[one.computed : one.computed + count])
-                    for one, count in plan.chunks
-                ],
-            )
-        now = self.clock.now()
-        usage = self.scheduler.used
-        finished = self._account(plan, answers, now)
-        prompts = sum(count for _, count in plan.chunks)
+        while self.frontend and self.frontend[0].sent + self.settings.frontend_delay <= began:
+            self.scheduler.waiting.append(self.frontend.popleft())
+            self.scheduler.waiting[-1].arrived = began
+        plan = self.ahead or self._planned(began)
+        if not plan:
+            if self.frontend:
+                self.clock.sleep(self.frontend[0].sent + self.settings.frontend_delay - began)
+            return []
+        self.ahead = None
+        if self.settings.overlap:
+            planning = self.beside.submit(self._ahead, self.clock.now())
+            answers = self._run(plan)
+            self.ahead, until = planning.result()
+            self.clock.waited(until)
+        else:
+            answers = self._run(plan)
+        finished = self._account(plan, answers, self.clock.now())
+        decodes, elapsed = len(plan.decodes), 1e3 * (self.clock.now() - began)
         self._write(
-            f"Engine 000: Iteration({index}): {len(plan.chunks)} context requests, {prompts} context tokens, "
-            f"{len(plan.decodes)} generation requests, {len(plan.decodes)} generation tokens, iteration elapsed time: "
-            f"{1e3 * (self.clock.now() - began):.3f} ms, {{device}} KV cache usage: {100 * usage:.1f}%"
+            f"Engine 000: Iteration({self.steps}): {len(plan.chunks)} context requests, {plan.prompt_tokens} context "
+            f"tokens, {decodes} generation requests, {decodes} generation tokens, iteration elapsed time: "
+            f"{elapsed:.3f} ms, {{device}} KV cache usage: {100 * plan.usage:.1f}%"
         )
+        self.counts.observe("iteration_tokens_total", decodes + plan.prompt_tokens)
+        self.steps += 1
         return finished
 
+    def _planned(self, now: float) -> Plan:
+        """The next step, with all that the scheduler does for it; ``now`` is when its requests are admitted."""
+        if not self.scheduler.waiting and not self.scheduler.running:
+            return NOTHING
+        with self.annotate("schedule"):
+            plan = self.scheduler.plan()
+            for one in plan.admitted:
+                one.admitted = now
+                self.counts.observe("request_queue_time_seconds", now - one.arrived)
+            began = self.clock.now()
+            while self.clock.now() - began < self.settings.scheduler_work:
+                # Other threads can run meanwhile.
+                hashlib.sha256(BLOCK)
+        return plan
+
+    def _ahead(self, now: float) -> tuple[Plan, float]:
+        """The next step, planned by a thread of its own, and when it was ready."""
+        began = self.clock.now()
+        return self._planned(now), now + self.clock.now() - began
+
+    def _run(self, plan: Plan) -> list[int]:
+        for one in plan.admitted:
+            self.counts.add("prompt_tokens_total", len(one.request.prompt))
+            if self.settings.prefix_cache:
+                self.counts.add("prefix_cache_queries_total", len(one.request.prompt))
+        with self.annotate(step_name(len(plan.chunks), plan.prompt_tokens, len(plan.decodes))):
+            for one in plan.restored:
+                self.counts.add("prefix_cache_hits_total", one.request.prefix)
+                self.model.restore(one.request.group, one.slot)
+            answers = self.model.run(
+                [(one.slot, len(one.request.prompt) + len(one.tokens) - 1, one.tokens[-1]) for one in plan.decodes],
+                [(one.slot, start, one.request.prompt[start : start + count]) for one, start, count in plan.chunks],
+            )
+            for one in plan.kept:
+                self.model.keep(one.request.group, one.slot, one.request.prefix)
+        return answers
+
     def _account(self, plan: Plan, answers: Sequence[int], now: float) -> list[Running]:
-        """Enter a step's tokens; the sequences that are complete with it."""
-        for one, count in plan.chunks:
-            one.computed += count
-            group, prefix = one.request.group, one.request.prefix
-            if one.decoding and self.settings.prefix_cache and group not in self.scheduler.prefixes:
-                self.model.keep(group, one.slot, prefix)
-                self.scheduler.prefixes[group] = prefix
-        stepped = [*plan.decodes, *(one for one, _ in plan.chunks)]
+        """Enter a step's tokens; the requests that are complete with it."""
+        stepped = [(one, True) for one in plan.decodes]
+        stepped += [(one, start + count == len(one.request.prompt)) for one, start, count in plan.chunks]
         finished = []
-        for one, token in zip(stepped, answers, strict=True):
-            if not one.decoding:
+        for (one, answered), token in zip(stepped, answers, strict=True):
+            if not answered:
                 continue
             one.tokens.append(token)
             one.times.append(now)
             if len(one.tokens) == 1:
-                self._observe("request_prefill_time_seconds", now - one.admitted)
-                self._observe("time_to_first_token_seconds", now - one.arrived)
+                self.counts.observe("request_prefill_time_seconds", now - one.admitted)
+                self.counts.observe("time_to_first_token_seconds", now - one.arrived)
             if len(one.tokens) == one.request.output:
-                self.scheduler.finish(one)
-                self._observe("request_decode_time_seconds", now - one.times[0])
-                self._observe("e2e_request_latency_seconds", now - one.arrived)
-                self.counters["request_success_total"] += 1
+                self.counts.observe("request_decode_time_seconds", now - one.times[0])
+                self.counts.observe("e2e_request_latency_seconds", now - one.arrived)
+                self.counts.add("request_success_total", 1)
                 finished.append(one)
-            self.counters["generation_tokens_total"] += 1
+            self.counts.add("generation_tokens_total", 1)
+            self.told(one)
         return finished
 
-    def _admitted(self, one: Running, cached: int) -> None:
-        one.admitted = self.clock.now()
-        if cached:
-            self.model.restore(one.request.group, one.slot)
-        self._observe("request_queue_time_seconds", one.admitted - one.arrived)
-        self.counters["prompt_tokens_total"] += len(one.request.prompt)
-        if self.settings.prefix_cache:
-            self.counters["prefix_cache_queries_total"] += len(one.request.prompt)
-            self.counters["prefix_cache_hits_total"] += cached
-
-    def _observe(self, name: str, seconds: float) -> None:
-        self.counters[f"{name}_sum"] += seconds
-        self.counters[f"{name}_count"] += 1
-
     def _write(self, text: str) -> None:
-        self.log.append(f"INFO {time.strftime('%m-%d %H:%M:%S', time.gmtime())} [miniature_engine.py:1] {text}")
+        self.logged(f"INFO {time.strftime('%m-%d %H:%M:%S', time.gmtime())} [miniature_engine.py:1] {text}")
 
     def metrics(self) -> str:
-        """A snapshot in Prometheus' text format, under vLLM's names."""
-        gauges = {
-            "num_requests_running": len(self.scheduler.running),
-            "num_requests_waiting": len(self.scheduler.waiting),
-            "kv_cache_usage_perc": self.scheduler.used,
-        }
-        lines = [f"# TYPE vllm:{name} gauge\nvllm:{name} {value}" for name, value in gauges.items()]
-        for name in HISTOGRAMS:
-            lines.append(f"# TYPE vllm:{name} histogram")
-            lines.append(f'vllm:{name}_bucket{{le="+Inf"}} {self.counters[f"{name}_count"]}')
-            lines += [f"vllm:{name}_{part} {self.counters[f'{name}_{part}']}" for part in ("sum", "count")]
-        totals = [name for name in COUNTERS if name.endswith("_total")]
-        lines += [f"# TYPE vllm:{name} counter\nvllm:{name} {self.counters[name]}" for name in totals]
-        return "\n".join(lines) + "\n"
+        """A snapshot in Prometheus' text format."""
+        running, waiting = len(self.scheduler.running), len(self.scheduler.waiting)
+        return self.counts.text(running, waiting, self.scheduler.used)

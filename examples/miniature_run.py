@@ -6,7 +6,10 @@ import json
 import os
 import platform
 import random
+import shutil
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -14,17 +17,24 @@ from typing import Final
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from profiler.examples.miniature_engine import Clock, Engine, OwnClock, Request, Running, Settings
+from profiler.examples.miniature_clock import Clock, OwnClock
+from profiler.examples.miniature_engine import Engine, Model, Running
 from profiler.examples.miniature_model import Decoder, Shape
+from profiler.examples.miniature_ranks import Ranks
+from profiler.examples.miniature_settings import Request, Settings
 
 ENGINE: Final = "miniature"
+MODEL: Final = f"{ENGINE}-decoder"
 NOTE: Final = (
     "the miniature engine that ships with the profiler; its log and metrics are in vLLM's grammar. Without a GPU its "
     "seconds are its thread's processor time and sleeps, in which other programs have no part"
 )
-CPU_SHAPE: Final = Shape(layers=4, hidden=128, vocabulary=1024, longest=256)
-CUDA_SHAPE: Final = Shape(layers=16, hidden=1024, vocabulary=8192, longest=256)
-# The traced pass: steps before the profiler starts, and steps that it sees.
+SHAPES: Final = {
+    "cpu": Shape(layers=4, hidden=128, vocabulary=1024, longest=256),
+    "cuda": Shape(layers=16, hidden=1024, vocabulary=8192, longest=256),
+}
+# The traced passes: how many, the steps before the profiler starts, and the steps that it sees.
+PASSES: Final = 2
 AHEAD: Final = 10
 TRACED: Final = 20
 WARM_UP: Final = 4
@@ -41,6 +51,11 @@ class Load:
     own: int = 16
     output: int = 20
 
+    @property
+    def outputs(self) -> tuple[int, int]:
+        """The shortest and longest answer: unequal, so that sequences don't end all at once."""
+        return self.output - 4, self.output + 4
+
     def drawn(self, vocabulary: int) -> list[Request]:
         """The same requests every time."""
         draw = random.Random(1)
@@ -50,8 +65,7 @@ class Load:
                 (*shared[at % self.groups], *(draw.randrange(vocabulary) for _ in range(self.own))),
                 self.prefix,
                 at % self.groups,
-                # Unequal lengths, so that sequences don't end all at once.
-                draw.randrange(self.output - 4, self.output + 5),
+                draw.randint(*self.outputs),
             )
             for at in range(self.requests)
         ]
@@ -60,59 +74,113 @@ class Load:
 def record(folder: Path, settings: Settings, load: Load, device: str) -> None:
     """One start of the engine under ``load``, as a run in ``folder``. Raises FileExistsError where there is one."""
     folder.mkdir(parents=True)
-    model, requests = _started(settings, load, device)
-    clock = Clock() if device == "cuda" else OwnClock()
-    engine = Engine(settings, model, clock=clock)
-    (folder / "metrics").mkdir()
-    (folder / "metrics" / "before.prom").write_text(engine.metrics(), "utf-8")
-    began = clock.now()
-    done = engine.serve(requests, load.concurrency)
-    duration = clock.now() - began
+    clock = clock_of(device)
+    with started(settings, load, device, clock) as (model, requests):
+        log: list[str] = []
+        engine = Engine(settings, model, clock=clock, logged=log.append)
+        (folder / "metrics").mkdir()
+        (folder / "metrics" / "before.prom").write_text(engine.metrics(), "utf-8")
+        began = clock.now()
+        done = engine.serve(requests, load.concurrency)
+        duration = clock.now() - began
     (folder / "metrics" / "after.prom").write_text(engine.metrics(), "utf-8")
     (folder / "bench.json").write_text(json.dumps(_result(requests, done, duration, load)), "utf-8")
     word = "GPU" if device == "cuda" else "CPU"
-    lines = [_settings_line(settings, device), *(line.replace("{device}", word) for line in engine.log)]
+    lines = [settings_line(settings, device), *(line.replace("{device}", word) for line in log)]
     (folder / "server.log").write_text("\n".join(lines) + "\n", "utf-8")
-    (folder / "run.json").write_text(json.dumps(_manifest(settings, model.shape, device), indent=1), "utf-8")
+    (folder / "run.json").write_text(json.dumps(_manifest(settings, SHAPES[device], device), indent=1), "utf-8")
 
 
 def record_trace(folder: Path, settings: Settings, load: Load, device: str) -> None:
-    """Add a trace to a run: a second pass of its load, ended behind the steps that the profiler saw."""
-    model, requests = _started(settings, load, device)
+    """Add a trace of every rank to a run: of two further passes of its load, each ended behind the steps that the
+    profiler saw, the one that other work on the machine slowed less."""
+    (folder / "trace").mkdir()
+    # The scheduler works as long as in the measured start, by the same clock: it is slowed by others as the model is.
+    clock = clock_of(device)
+    with started(settings, load, device, clock) as (model, requests):
+        passes: list[tuple[float, Path]] = []
+        for at in range(PASSES):
+            into = folder / f"pass-{at}"
+            engine = Engine(settings, model, annotation(device), clock)
+            passes.append((_traced(into, engine, requests, load, device), into))
+            model.forget()
+    least = min(passes)[1]
+    for path in least.iterdir():
+        path.rename(folder / "trace" / path.name)
+    for _, path in passes:
+        shutil.rmtree(path)
+
+
+def _traced(into: Path, engine: Engine, requests: Sequence[Request], load: Load, device: str) -> float:
+    """Write the traces of one pass; the seconds of the traced steps."""
+    into.mkdir()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     profiler = profile(activities=activities)
+    marks: list[float] = []
 
     def before_step(steps: int) -> bool:
-        if steps == AHEAD:
+        if steps == AHEAD and not marks:
+            if isinstance(engine.model, Ranks):
+                engine.model.traced(on=True, into=into)
             profiler.start()
+            marks.append(time.perf_counter())
         return steps < AHEAD + TRACED
 
-    Engine(settings, model, record_function).serve(requests, load.concurrency, before_step)
+    engine.serve(requests, load.concurrency, before_step)
+    seconds = time.perf_counter() - marks[0]
     profiler.stop()
-    (folder / "trace").mkdir()
-    profiler.export_chrome_trace(str(folder / "trace" / "worker.pt.trace.json.gz"))
+    if isinstance(engine.model, Ranks):
+        engine.model.traced(on=False, into=into)
+    profiler.export_chrome_trace(str(into / "rank0.pt.trace.json.gz"))
+    return seconds
 
 
-def _started(settings: Settings, load: Load, device: str) -> tuple[Decoder, list[Request]]:
+def clock_of(device: str) -> Clock:
+    """Wall time on a GPU, which works beside the thread; else the thread's own."""
+    return Clock() if device == "cuda" else OwnClock()
+
+
+def annotation(device: str) -> Callable[[str], AbstractContextManager[object]]:
+    """Ranges for the torch profiler, and on a GPU for Nsight Systems and rocprofv3 too."""
+
+    @contextmanager
+    def both(name: str) -> Iterator[None]:
+        with record_function(name), torch.cuda.nvtx.range(name):
+            yield
+
+    return both if device == "cuda" else record_function
+
+
+@contextmanager
+def started(settings: Settings, load: Load, device: str, clock: Clock) -> Iterator[tuple[Model, list[Request]]]:
     """A model that is warm and whose prefix cache is empty, and the requests."""
     torch.set_num_threads(1)
-    shape = CUDA_SHAPE if device == "cuda" else CPU_SHAPE
-    requests = load.drawn(shape.vocabulary)
-    model = Decoder(shape, settings, device)
-    Engine(settings, model).serve(requests[:WARM_UP], WARM_UP)
-    model.prefixes.clear()
-    return model, requests
+    requests = load.drawn(SHAPES[device].vocabulary)
+    with ExitStack() as stack:
+        model: Model = (
+            Decoder(SHAPES[device], settings, device)
+            if settings.ranks == 1
+            else stack.enter_context(Ranks(SHAPES[device], settings, device, clock))
+        )
+        Engine(settings, model).serve(requests[:WARM_UP], WARM_UP)
+        model.forget()
+        yield model, requests
 
 
-def _settings_line(settings: Settings, device: str) -> str:
+def settings_line(settings: Settings, device: str) -> str:
+    """The line of the log that states the settings, in vLLM's grammar."""
     stated = {
-        "model": f"{ENGINE}-decoder",
+        "model": MODEL,
         "max_num_seqs": settings.max_num_seqs,
         "max_num_batched_tokens": settings.max_num_batched_tokens,
         "enable_prefix_caching": settings.prefix_cache,
+        "async_scheduling": settings.overlap,
+        "tensor_parallel_size": settings.ranks,
         "enforce_eager": not (device == "cuda" and settings.graphs),
         "kv_cache_size_tokens": settings.kv_cache_tokens,
     }
+    if not stated["enforce_eager"]:
+        stated["cudagraph_capture_sizes"] = list(settings.graph_sizes)
     stamp = time.strftime("%m-%d %H:%M:%S", time.gmtime())
     return f"INFO {stamp} [miniature_run.py:1] non-default args: {stated}"
 
@@ -124,7 +192,7 @@ def _result(requests: list[Request], done: list[Running], duration: float, load:
     return {
         "date": time.strftime("%Y%m%d-%H%M%S", time.gmtime()),
         "backend": ENGINE,
-        "model_id": f"{ENGINE}-decoder",
+        "model_id": MODEL,
         "tokenizer_id": "none",
         "num_prompts": len(requests),
         "request_rate": "inf",
@@ -149,7 +217,7 @@ def _manifest(settings: Settings, shape: Shape, device: str) -> dict[str, object
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
     return {
         "engine": {"name": ENGINE, "version": str(torch.__version__), "note": NOTE, "switches": asdict(settings)},
-        "model": {"name": f"{ENGINE}-decoder", "num_layers": shape.layers, "hidden_size": shape.hidden},
+        "model": {"name": MODEL, "num_layers": shape.layers, "hidden_size": shape.hidden},
         "hardware": {"gpu": gpu, "cpu": f"{platform.machine()}, {os.cpu_count()} cores"},
         "workload": {"dataset": "drawn", "ignore_eos": True},
         "simulated": False,

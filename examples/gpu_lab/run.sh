@@ -3,7 +3,7 @@
 # python3 (or PYTHON) that has torch and numpy. Leaves in OUT results.json, log.txt and the runs: cat runs.tar.gz.* | tar xz
 #
 # Where one of the packages below is missing and nothing can be downloaded, put their wheels into a folder before:
-#   pip download --only-binary=:all: --python-version 3.12 --dest wheels backports.zstd click isal msgspec rich
+#   pip download --only-binary=:all: --python-version 3.12 --dest wheels backports.zstd click httptools isal msgspec rich
 # and name it: WHEELS=wheels bash examples/gpu_lab/run.sh OUT
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,9 +14,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
 
-if ! "$python" -c 'import backports.zstd, click, isal, msgspec, rich' 2>/dev/null; then
+if ! "$python" -c 'import backports.zstd, click, httptools, isal, msgspec, rich' 2>/dev/null; then
   "$python" -m pip install --quiet --no-index --find-links "${WHEELS:?the folder with the wheels}" \
-    --target "$work/packages" backports.zstd click isal msgspec rich
+    --target "$work/packages" backports.zstd click httptools isal msgspec rich
 fi
 export PYTHONPATH=$PWD:$work/packages
 
