@@ -25,6 +25,8 @@ STEP, PREFILL_STEP, TOKEN, SEQUENCE = ALL_TERMS
 WORK: Final = ("step", "prefill step", "prefill token", "sequence")
 # Equal steps of one engine on one device are expected to cost the same to this relative standard deviation.
 POOLING: Final = 0.2
+# A prior that makes a run's own steps fit this much worse is not theirs.
+DIFFERENT: Final = 1.2
 # A factor between two runs is taken where it leaves less than this of the squared error without one.
 CLEARLY: Final = 0.5
 # Fewer steps than this have no shape of their own.
@@ -224,7 +226,8 @@ def fit_pair(
         return fit(both, np.concatenate([seconds_a, seconds_b / factor]), None, hinge, terms, marked, apart)
 
     pooled, factor = together(1.0), 1.0
-    if narrow(load_a) != narrow(load_b):
+    # With a hinge given this is a replicate, of which only the spread counts.
+    if hinge is None and narrow(load_a) != narrow(load_b):
         apart_by = _factor(load_a, seconds_a, load_b, seconds_b, terms, apart)
         if apart_by is not None:
             other = together(apart_by)
@@ -235,9 +238,20 @@ def fit_pair(
             if errors[1] < CLEARLY * errors[0]:
                 pooled, factor = other, apart_by
     return (
-        fit(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart),
-        fit(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart),
+        _leaning(load_a, seconds_a, pooled, terms, joined[0], apart),
+        _leaning(load_b, seconds_b, pooled.scaled(factor), terms, joined[1], apart),
     )
+
+
+def _leaning(
+    load: Load, seconds: Floats, prior: Shape, terms: tuple[int, ...], joined: NDArray[np.bool_] | None, apart: bool
+) -> Shape:
+    """The run's shape with a prior, or without one where that fits its own steps clearly better: then equal steps do
+    not take about equal time."""
+    leant = fit(load, seconds, prior, terms=terms, joined=joined, apart=apart)
+    own = fit(load, seconds, hinge=prior.hinge, terms=terms, joined=joined, apart=apart)
+    errors = [misfit(shape, load, seconds, joined) for shape in (leant, own)]
+    return own if errors[0] > DIFFERENT * errors[1] else leant
 
 
 def _factor(
