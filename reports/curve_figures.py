@@ -6,6 +6,7 @@ A run is told by its marker's shape as well as by its colour (Okabe-Ito).
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -28,7 +29,7 @@ def over_load(
     """A value of every run against the load, with its interval where ``bounds`` gives one; ``slo`` is a line across."""
     lines = []
     for index, run in enumerate(document.runs):
-        rows = [(p.load, value(p), bounds(p)) for p in run.points if p.axis == axis and value(p) is not None]
+        rows = [(p.load, value(p), bounds(p)) for p in run.points if p.axis == axis and _drawable(p.load, value(p))]
         if not rows:
             continue
         line = _line(index, run.name, [x for x, _, _ in rows], [y for _, y, _ in rows])
@@ -49,10 +50,15 @@ def front(document: Goodput) -> dict[str, Any]:
     """Throughput against the tokens/s of one user."""
     lines = []
     for index, run in enumerate(document.runs):
-        rows = sorted((p.interactivity, p.per_device) for p in run.points if p.interactivity is not None)
+        rows = sorted((p.interactivity, p.per_device) for p in run.points if _drawable(p.interactivity, p.per_device))
         if rows:
             lines.append(_line(index, run.name, [x for x, _ in rows], [y for _, y in rows]))
     return _json(lines, "tokens/s of one user", document.throughput_unit)
+
+
+def _drawable(*values: float | None) -> bool:
+    """Whether a point has a place: broken files give durations of zero, and rates without end."""
+    return all(value is not None and isfinite(value) for value in values)
 
 
 def _line(index: int, name: str, xs: list[Any], ys: list[Any]) -> go.Scatter:
