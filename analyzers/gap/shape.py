@@ -226,7 +226,6 @@ def fit_pair(
         return fit(both, np.concatenate([seconds_a, seconds_b / factor]), None, hinge, terms, marked, apart)
 
     pooled, factor = together(1.0), 1.0
-    # With a hinge given this is a replicate, of which only the spread counts.
     if hinge is None and narrow(load_a) != narrow(load_b):
         apart_by = _factor(load_a, seconds_a, load_b, seconds_b, terms, apart)
         if apart_by is not None:
@@ -237,6 +236,12 @@ def fit_pair(
             ]
             if errors[1] < CLEARLY * errors[0]:
                 pooled, factor = other, apart_by
+    # With a hinge given this is a replicate, of which only the spread counts: it leans as it is.
+    if hinge is not None:
+        return (
+            fit(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart),
+            fit(load_b, seconds_b, pooled, terms=terms, joined=joined[1], apart=apart),
+        )
     return (
         _leaning(load_a, seconds_a, pooled, terms, joined[0], apart),
         _leaning(load_b, seconds_b, pooled.scaled(factor), terms, joined[1], apart),

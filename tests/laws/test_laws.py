@@ -188,7 +188,7 @@ def test_neither_clock_nor_order_nor_build_names_change_a_diagnosis(change: str,
     after = diagnose(pair.a, retraced(pair.b, CHANGES[change]))
     for one, two in zip(before.gaps, after.gaps, strict=True):
         scale = max(abs(one.a), abs(one.b))
-        assert amounts(one) == pytest.approx(amounts(two), rel=1e-6, abs=1e-9 * scale)
+        assert amounts(one) == pytest.approx(amounts(two), rel=1e-6, abs=1e-8 * scale)
         assert one.winner == two.winner
     categories = [{r.category: r.b_seconds for r in d.kernels if r.name is None} for d in (before, after)]
     assert categories[0] == pytest.approx(categories[1], rel=1e-9)
