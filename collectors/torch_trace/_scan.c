@@ -5,7 +5,6 @@
  * reader in decode.py, which is slower, forgiving, and the definition of what is right: on every chunk that this file
  * accepts, both must give the same columns. Nothing here keeps state between calls, and nothing reads past the buffer.
  */
-#define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 #include <stdint.h>
@@ -381,10 +380,13 @@ PyDoc_STRVAR(scan_doc,
 "words: parts of the names whose shapes are wanted, each ended by a zero.");
 
 static PyObject *scan(PyObject *module, PyObject *arguments) {
-    const char *data, *words;
+    char *data, *words;
     Py_ssize_t size, ignored;
+    PyObject *text, *parts;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "y#y#", &data, &size, &words, &ignored)) return NULL;
+    /* Not by "y#": what headers of 3.13 and newer make of it does not run on 3.11. */
+    if (!PyArg_ParseTuple(arguments, "SS", &text, &parts)) return NULL;
+    if (PyBytes_AsStringAndSize(text, &data, &size) || PyBytes_AsStringAndSize(parts, &words, &ignored)) return NULL;
     columns c;
     spans metadata, messages;
     memset(&c, 0, sizeof c), memset(&metadata, 0, sizeof metadata), memset(&messages, 0, sizeof messages);
