@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from profiler.analyzers.baseline import NotStoredError, baseline_of, device_of, facts_of, run_of, without_records
 from profiler.analyzers.diagnosis import matching
 from profiler.analyzers.fairness.rule import Rule
@@ -109,7 +111,7 @@ def _gap(metric: str, a: float, b: float, deviation: float) -> Gap:
 
 
 def _judged(rule: Rule, a: Side, bare: Side, b: Side) -> FairnessRule:
-    """The rule's answer; unknown where it asks the stored side for what no document keeps.
+    """The rule's answer; where it asks the stored side for what no document keeps, what B alone breaks, else unknown.
 
     ``bare`` is A once more, which says so of records too: what a rule leaves open for want of them was not kept, and
     need not have been missing.
@@ -118,10 +120,21 @@ def _judged(rule: Rule, a: Side, bare: Side, b: Side) -> FairnessRule:
         found = rule.over(a, b)
         return rule.over(bare, b) if found.status == "unknown" else found
     except NotStoredError as lacking:
-        return FairnessRule(
+        return _broken_by(rule, b) or FairnessRule(
             rule=rule.name,
             status="unknown",
             severity=rule.severity,
             detail=f"a stored document holds no {lacking}",
             fix=_KEEP,
         )
+
+
+def _broken_by(rule: Rule, b: Side) -> FairnessRule | None:
+    """The rule's answer where a run fails it beside itself: then nothing of the other side can mend it."""
+    found = rule.over(b, b)
+    if found.status != "fail":
+        return None
+    clauses = found.detail.split("; ")
+    once = [one for i, one in enumerate(clauses) if not any(later.startswith(one) for later in clauses[i + 1 :])]
+    shown = tuple(structs.replace(item, a=None) for item in found.evidence)
+    return structs.replace(found, detail="; ".join(once), evidence=shown)

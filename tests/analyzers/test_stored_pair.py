@@ -106,6 +106,17 @@ def test_a_failed_blocking_rule_withholds_the_verdict(tmp_path: Path) -> None:
     assert document.gaps[0].relative == pytest.approx(-0.386, abs=0.001)
 
 
+def test_what_the_run_breaks_alone_withholds_the_verdict_too(tmp_path: Path) -> None:
+    a, b = run_of_example("recorded-vllm-cpu", "run-A"), run_of_example("recorded-vllm-cpu", "run-B")
+    stored = kept(a, tmp_path)
+    assert by_rule(against(stored, b))["same_speculation"] == "unknown"
+    other = replace(b, facts={**b.facts, "setting.speculative": Fact("synthetic acceptance", "run.json")})
+    document = against(stored, other)
+    (rule,) = [rule for rule in document.fairness if rule.rule == "same_speculation"]
+    assert (rule.status, rule.severity) == ("fail", "block") and document.verdict.status == "not comparable"
+    assert next((item.a, item.b) for item in rule.evidence) == (None, "synthetic acceptance")
+
+
 def test_two_tools_are_not_failed_for_records_that_were_there(tmp_path: Path) -> None:
     a, b = run_of_example("recorded-vllm-cpu", "run-A"), run_of_example("recorded-vllm-cpu", "run-B")
     other = replace(b, benches=tuple(replace(bench, tool="another") for bench in b.benches))
