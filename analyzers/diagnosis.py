@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from profiler.analyzers.baseline import baseline_of
 from profiler.analyzers.causes.hardware import median_clock
 from profiler.analyzers.compared_loads import several_loads
 from profiler.analyzers.corroboration import HIGH_TOLL, contradicted
@@ -56,6 +57,7 @@ def diagnose(
     if bench_a is None or bench_b is None:
         return _without_benchmark(run_a, run_b, bench_a, bench_b)
     loads = several_loads((run_a, run_b), slo or {})
+    baseline = baseline_of(run_b)
     repeats = repeats_of(run_a.benches, bench_a), repeats_of(run_b.benches, bench_b)
     bench_a, bench_b = typical(repeats[0], bench_a), typical(repeats[1], bench_b)
     run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
@@ -114,6 +116,7 @@ def diagnose(
             RunSeen(run_b, bench_b, values[1], chosen(b.accounts)),
             slo or {},
         ),
+        baseline=baseline,
     )
 
 
@@ -293,6 +296,7 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         summary=engineer_summary(
             RunSeen(run_a, bench_a, runs[0].metrics, a), RunSeen(run_b, bench_b, runs[1].metrics, b), {}
         ),
+        baseline=baseline_of(run_b),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from profiler.analyzers.baseline import baseline_of
 from profiler.analyzers.corroboration import busy_of, toll_of
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.device_figures import device_figures
@@ -81,6 +82,7 @@ def inspect(run: Run) -> Inspection:
         figures=_figures(run, accounts, views),
         totals=tuple(map(_totals, run.totals)),
         components=_components(run),
+        baseline=baseline_of(run),
     )
 
 

@@ -37,14 +37,22 @@ def diagnose(
     """Explain run ``b`` against run ``a``: the document that ``profiler diagnose --json`` prints.
 
     ``metrics`` are named as for the command, the usual ones where none is; ``slo`` (seconds by ttft, tpot, e2e) adds
-    goodput. A notebook shows the document as the HTML report. Raises ``profiler.errors.UsageError`` where nothing lies
-    at a path.
+    goodput. ``a`` may be a stored baseline, which takes no ``slo``. A notebook shows the document as the HTML report.
+    Raises ``profiler.errors.UsageError`` where nothing lies at a path.
     """
     from profiler import registry
     from profiler.analyzers import diagnosis
     from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
+    from profiler.analyzers.stored_pair import against
+    from profiler.errors import UsageError
     from profiler.reports.notebook import shown
+    from profiler.store.documents import NO_OBJECTIVE, stored_baseline
 
+    stored = stored_baseline(Path(a))
+    if stored is not None:
+        if slo:
+            raise UsageError(NO_OBJECTIVE)
+        return shown(against(stored, open_run(b), metrics or DEFAULT_METRICS))
     runs = open_run(a), open_run(b)
     return shown(diagnosis.diagnose(*runs, metrics or DEFAULT_METRICS, slo, registry.engines()))
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from profiler.analyzers.baseline import RECOMPUTED
 from profiler.analyzers.fairness.needs import benches
 from profiler.analyzers.fairness.rule import (
     Finding,
@@ -55,7 +56,7 @@ def _one_definition(a: Side, b: Side) -> Finding:
             f"times of the {clocks[0]} against times of the {clocks[1]}: no TTFT or E2E of one is that of the other"
         )
         return failed(detail, tools, fix="measure both with one tool")
-    if one.requests is not None and two.requests is not None:
+    if all(load.requests is not None or RECOMPUTED in load.metadata for load in loads):
         return passed("all metrics recomputed from both tools' records", tools)
     return failed(
         "two tools, and only summaries: their definitions differ",

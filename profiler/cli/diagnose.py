@@ -63,7 +63,8 @@ def command(
     """Explain why RUN_B differs from RUN_A, in rows that add up to the measured gap.
 
     A run is a folder of whatever there is (benchmark results, traces, metrics, logs, counters), or a single file.
-    More than two runs are each compared to the first.
+    More than two runs are each compared to the first, which may be a stored baseline: what `profiler inspect RUN
+    --json` or `profiler diagnose --json` wrote.
 
     \b
     Example:
@@ -71,21 +72,17 @@ def command(
     """  # fmt: skip
     if len(runs) < 2:
         raise UsageError(f"diagnose needs two runs, and got {runs[0]} alone. Name the run to compare it with")
-    from profiler import registry
-    from profiler.analyzers.diagnosis import diagnose
     from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
-    from profiler.cli.reading import read_run
 
-    opened = [read_run(path, state) for path in runs]
     wanted = tuple(dict.fromkeys((*(metrics or DEFAULT_METRICS), *(gate.metric for gate in gates))))
-    documents = [diagnose(opened[0], other, wanted, slo, registry.engines()) for other in opened[1:]]
-    documents = [
-        _scored(document, (runs[0], opened[0]), other) for document, other in zip(documents, opened[1:], strict=True)
-    ]
+    documents = _compared(runs, wanted, slo, state)
     if anonymize:
+        from msgspec.structs import replace
+
         from profiler.analyzers.anonymous import anonymized
 
-        documents = [anonymized(document) for document in documents]
+        # Facts that were changed would differ from those of a later run.
+        documents = [anonymized(replace(document, baseline=None)) for document in documents]
     _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
     from profiler.reports.language import speaking
 
@@ -106,6 +103,30 @@ def command(
     for gate in failed:
         state.err.print(f"gate failed: {gate.text}", markup=False, style="red")
     return 1 if failed else EXIT_INCOMPLETE if state.incomplete else 0
+
+
+def _compared(
+    runs: tuple[Path, ...], wanted: tuple[str, ...], slo: dict[str, float] | None, state: State
+) -> list[Diagnosis]:
+    """Every run but the first against the first, which may be a document that this tool wrote."""
+    from profiler import registry
+    from profiler.analyzers.diagnosis import diagnose
+    from profiler.analyzers.stored_pair import against
+    from profiler.cli.reading import read_run
+    from profiler.store.documents import NO_OBJECTIVE, stored_baseline
+
+    for path in runs[1:]:
+        if stored_baseline(path) is not None:
+            raise UsageError(f"{path}: a stored document can only be named first, as the baseline. Name a run here")
+    stored = stored_baseline(runs[0])
+    if stored is not None:
+        if slo:
+            raise UsageError(NO_OBJECTIVE)
+        return [against(stored, read_run(path, state), wanted) for path in runs[1:]]
+    first, *others = [read_run(path, state) for path in runs]
+    return [
+        _scored(diagnose(first, other, wanted, slo, registry.engines()), (runs[0], first), other) for other in others
+    ]
 
 
 # A renderer is loaded when its document is asked for: the page's charts alone take a quarter of a second.

@@ -38,6 +38,9 @@ def read_run(path: Path, state: State, required: bool = True) -> Run:
     if not (run.benches or run.traces or run.logs or run.snapshots or run.counters):
         what = "no file in it could be used" if run.files else "the folder is empty"
         how = "Put a benchmark result, a trace, metrics or a server log there (profiler inspect names every file)"
+        if path.is_file():
+            how = ("Name a benchmark result, a trace, metrics or a server log; a baseline of profiler diagnose is what "
+                   "profiler inspect RUN --json wrote")  # fmt: skip
         if required:
             raise MissingEvidence(str(path), what, how)
     state.incomplete |= any(problem.severity == "error" for problem in run.problems)

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from profiler.model.baseline import Baseline
 from profiler.model.document import DocumentProblem, EngineRef, Interval
 from profiler.model.goodput import Goodput
 from profiler.model.timeline import Moment, StepPair
@@ -218,7 +219,8 @@ class SummaryLine(msgspec.Struct, frozen=True, kw_only=True):
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document. ``missing`` says, run by run, what was not there and what it would have told; ``loads`` holds
-    all loads of both runs where a run has several, for the gaps are those of one."""
+    all loads of both runs where a run has several, for the gaps are those of one. ``baseline`` is what a later run can
+    be compared with: B, the newer; None without a benchmark result, and in an anonymous document."""
 
     schema: str
     runs: tuple[RunSummary, ...]
@@ -236,3 +238,4 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     moments: tuple[Moment, ...] = ()
     loads: Goodput | None = None
     summary: tuple[SummaryLine, ...] = ()
+    baseline: Baseline | None = None

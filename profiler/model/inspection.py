@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from profiler.model.baseline import Baseline
 from profiler.model.document import DocumentProblem, EngineRef
 
 
@@ -117,7 +118,8 @@ class InspectedTrust(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole document; ``schema`` is ``profiler.inspection/1``."""
+    """The whole document; ``schema`` is ``profiler.inspection/1``. ``baseline`` is what a later run can be compared
+    with, None where the run holds no benchmark result."""
 
     schema: str
     run: str
@@ -135,3 +137,4 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...] = ()
     totals: tuple[InspectedTotals, ...] = ()
     components: tuple[InspectedComponent, ...] = ()
+    baseline: Baseline | None = None
