@@ -16,7 +16,7 @@ import numpy as np
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import GAPS, Component
 from profiler.analyzers.gap.played import NOTHING, Player
-from profiler.analyzers.gap.replay import Front, Rules, StepCost
+from profiler.analyzers.gap.replay import Front, Rules, StepCost, summed
 from profiler.analyzers.gap.shape import HINGES
 
 Value = int | float | bool | str
@@ -404,11 +404,7 @@ def _stream(situation: Situation, value: Value) -> Turned:
 
 
 def _cost(player: Player, chosen: Callable[[Component], bool]) -> StepCost:
-    total = NOTHING
-    for key, cost in player.costs.items():
-        if chosen(key):
-            total = total.plus(cost)
-    return total
+    return summed(cost for key, cost in player.costs.items() if chosen(key))
 
 
 def _without(player: Player, dropped: Callable[[Component], bool]) -> Player:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiler.analyzers.gap.contention import hidden, known, paces
+from profiler.analyzers.gap.contention import hidden, host_share, known, paces
 from profiler.analyzers.gap.model import Component, RunModel
 from profiler.analyzers.gap.shape import WORK, Load
 
@@ -49,9 +49,10 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
     a_on_b, b_on_a = model_a.components(load_b), model_b.components(load_a)
     rates: defaultdict[Component, float] = defaultdict(float)
     # If A's rates judge the composition, the rates are compared on B's steps, and the other way round.
+    kept = (host_share(model_a, load_a), host_share(model_b, load_b)) if known(model_a, model_b) else None
     for weight, load, fast, slow in ((by_a, load_b, a_on_b, own_b), (1 - by_a, load_a, own_a, b_on_a)):
         changes = {key: slow.get(key, 0.0) - fast.get(key, 0.0) for key in fast.keys() | slow.keys()}
-        for key, amount in _contended((model_a, load_a), (model_b, load_b), load, changes).items():
+        for key, amount in _contended(model_a, model_b, kept, load, changes).items():
             rates[key] += weight * amount
     levels = {key: 0.5 * (own_a.get(key, 0.0) + own_b.get(key, 0.0)) for key in rates}
     term_level = 0.5 * (model_a.step.by_work(load_a) + model_b.step.by_work(load_b))
@@ -74,14 +75,18 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
 
 
 def _contended(
-    a: tuple[RunModel, Load], b: tuple[RunModel, Load], load: Load, changes: Mapping[Component, float]
+    model_a: RunModel,
+    model_b: RunModel,
+    kept: tuple[float, float] | None,
+    load: Load,
+    changes: Mapping[Component, float],
 ) -> Mapping[Component, float]:
     """Changes of the components at equal steps, as host and device share them: what the one hides of the other's change
-    is counted for neither alone (contention.py). They add up to the same."""
-    (model_a, own_a), (model_b, own_b) = a, b
-    if not known(model_a, model_b):
+    is counted for neither alone (contention.py). They add up to the same. ``kept`` is each model's host_share, None
+    where a model does not tell the device from its host."""
+    if kept is None:
         return changes
-    counts = hidden(paces(model_a, own_a, load), paces(model_b, own_b, load))
+    counts = hidden(paces(model_a, kept[0], load), paces(model_b, kept[1], load))
     found = dict(changes)
     moved = 0.0
     for key in changes.keys() & (model_a.device.keys() | model_b.device.keys()):

@@ -50,9 +50,9 @@ def known(a: RunModel, b: RunModel) -> bool:
     return bool(a.device) and bool(b.device) and not a.scaled and not b.scaled
 
 
-def paces(model: RunModel, own: Load, load: Load) -> Paces[Floats]:
-    """The steps of ``load`` at the rates of ``model``, whose ``own`` steps tell what the profiler cost its host."""
-    return read(model, host_share(model, own), model.step.seconds(load), traced(model, load))
+def paces(model: RunModel, kept: float, load: Load) -> Paces[Floats]:
+    """The steps of ``load`` at the rates of ``model``; ``kept`` is its host_share."""
+    return read(model, kept, model.step.seconds(load), traced(model, load))
 
 
 def traced(model: RunModel, load: Load) -> Traced[Floats]:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from profiler.analyzers.gap.contention import Paces, Traced, beside, read
 from profiler.analyzers.gap.ledger import UNEXPLAINED
 from profiler.analyzers.gap.played import NOTHING, Player, linear
-from profiler.analyzers.gap.replay import SHORTEST, StepCost, replay
-
-
-def _sum(costs: Iterable[StepCost]) -> StepCost:
-    total = NOTHING
-    for cost in costs:
-        total = total.plus(cost)
-    return total
+from profiler.analyzers.gap.replay import SHORTEST, StepCost, replay, summed
 
 
 class Side:
@@ -31,9 +24,9 @@ class Side:
         self._model, self._whole = model, player.cost
         self.kept, self.scale = kept, 1.0
         self._parts = (
-            _sum(linear(shape) for shape in model.device.values()),
-            _sum(linear(shape) for shape in model.host.values()),
-            _sum(linear(shape) for (cause, _), shape in model.host.items() if cause == "scheduling"),
+            summed(linear(shape) for shape in model.device.values()),
+            summed(linear(shape) for shape in model.host.values()),
+            summed(linear(shape) for (cause, _), shape in model.host.items() if cause == "scheduling"),
             NOTHING if model.launching is None else linear(model.launching),
             NOTHING if model.period is None else linear(model.period),
         )
@@ -89,7 +82,7 @@ class Contended:
 
     def mixture(self, causes: frozenset[str]) -> Mixture:
         """With the parts of these causes from B."""
-        device = _sum(change for cause, change in self.device.items() if cause in causes)
+        device = summed(change for cause, change in self.device.items() if cause in causes)
         launches = 1.0 if self.both_serial else self.launches
         host = launches * ("cuda_graph" in causes) + (1.0 - launches) * ("scheduling" in causes)
         return Mixture(self, device, host, float("scheduling" in causes), float(UNEXPLAINED in causes))

@@ -10,7 +10,7 @@ import numpy as np
 
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import UNSHOWN, Component, RunModel, overlaps
-from profiler.analyzers.gap.replay import Demand, Front, Replayed, Rules, StepCost, replay
+from profiler.analyzers.gap.replay import Demand, Front, Replayed, Rules, StepCost, replay, summed
 from profiler.analyzers.gap.shape import Composite, Load, StepShape
 from profiler.model.requests import BenchResult, Floats, Ints
 
@@ -40,10 +40,7 @@ class Player:
     @property
     def cost(self) -> StepCost:
         """A whole step."""
-        total = NOTHING
-        for part in self.costs.values():
-            total = total.plus(part)
-        return total
+        return summed(self.costs.values())
 
     def play(self) -> Replayed:
         """The replay with the run's own parts. Raises ValueError where its requests can't be served."""
@@ -259,9 +256,6 @@ def costs_of(measured: Measured, model: RunModel) -> dict[Component, StepCost]:
 def linear(shape: StepShape) -> StepCost:
     """A shape as the replay asks it."""
     if isinstance(shape, Composite):
-        total = NOTHING
-        for part in shape.parts:
-            total = total.plus(linear(part))
-        return total
+        return summed(linear(part) for part in shape.parts)
     step, prefill_step, token, sequence = shape.cost.tolist()
     return StepCost(step, prefill_step, sequence, ((shape.hinge, token),) if token else ())

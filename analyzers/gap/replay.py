@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -86,6 +87,14 @@ class StepCost:
         """Whether anything in it is more than rounding."""
         values = (self.step, self.prefill_step, self.sequence, *(value for _, value in self.tokens))
         return any(abs(value) > 1e-12 for value in values)
+
+
+def summed(costs: Iterable[StepCost]) -> StepCost:
+    """All of them together."""
+    total = StepCost()
+    for cost in costs:
+        total = total.plus(cost)
+    return total
 
 
 @dataclass(frozen=True)
@@ -373,13 +382,11 @@ class _Run:
     def _advance(self, count: int, decoding: int, prefill: tuple[int, int], produced: list[tuple[int, bool]]) -> None:
         self.steps += count
         self.composition.append((decoding, *prefill, count))
-        if self._rules.lag:
-            self._pipeline(count, *self._cost.pipelined(decoding, prefill[0]))
-        else:
-            self._now += (self._cost.seconds(decoding, prefill[0]) + self._between) * count
         if not self._rules.lag:
+            self._now += (self._cost.seconds(decoding, prefill[0]) + self._between) * count
             self._deliver(self._now, produced)
             return
+        self._pipeline(count, *self._cost.pipelined(decoding, prefill[0]))
         for _, finished in produced:
             # The slot is free when the next batch is chosen; the client learns of it later.
             if finished and self._front.turn < 0.0 and self._demand.arrival is None:
