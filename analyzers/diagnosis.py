@@ -82,7 +82,7 @@ def diagnose(
     view = View(context, *(models or (None, None)))
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
     replicas = intervals.replicas_of(a, b, models) if models else []
-    played = played_pair(view) if any(metric not in THROUGHPUTS for metric in wanted) else None
+    played = played_pair(view) if wanted else None
     gaps = tuple(
         _gap(metric, view, values, replicas, played, noise.get(metric, noise["output_throughput"]).deviation, slo)
         for metric in wanted

@@ -292,3 +292,10 @@ def test_a_written_and_reopened_run_is_the_same_run(lab: Lab, monkeypatch: pytes
     assert list(Path(pair.b.path).glob(".profiler/*.columns"))
     assert inspect(first) == inspect(second) == inspect(pair.b)
     assert diagnose(pair.a, second) == pair.forward
+
+
+def test_a_split_does_not_depend_on_what_else_is_asked(lab: Lab) -> None:
+    pair = lab("opposing")
+    alone = diagnose(pair.a, pair.b, ("output_throughput",)).gaps[0]
+    whole = next(gap for gap in pair.forward.gaps if gap.metric == "output_throughput")
+    assert amounts(alone) == pytest.approx(amounts(whole), rel=1e-9)
