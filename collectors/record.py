@@ -35,6 +35,8 @@ from profiler.model.extension import Engine
 TICK: Final = 0.1
 FIRST_SAMPLE: Final = 5.0
 STACK_SECONDS: Final = 10.0
+# Of the load's time, so that a short one leaves room for a trace.
+STACK_SHARE: Final = 0.4
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,9 @@ class Recording:
         sampling = Sampling((stacks,), self._began, self._break)
         sampling.start()
         try:
-            deadline = time.monotonic() + STACK_SECONDS
+            began, ended = self._window or (0.0, 0.0)
+            most = STACK_SHARE * (ended - began) if self._plan.load and self._plan.profile else STACK_SECONDS
+            deadline = time.monotonic() + min(most, STACK_SECONDS)
             self._wait(lambda: over() or time.monotonic() >= deadline, None)
         finally:
             sampling.stop()

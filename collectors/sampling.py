@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -103,3 +104,14 @@ class Sampling:
     def _break(self, why: str) -> None:
         self.broken = self.broken or why
         self._ended()
+
+
+@contextmanager
+def sampled(*collectors: Collector) -> Iterator[None]:
+    """Take samples while the block runs."""
+    sampling = Sampling(collectors, time.time(), lambda: None)
+    sampling.start()
+    try:
+        yield
+    finally:
+        sampling.stop()

@@ -9,7 +9,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,7 @@ PASSES: Final = 2
 AHEAD: Final = 10
 TRACED: Final = 20
 WARM_UP: Final = 4
+ALONE: Final = nullcontext()
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,21 @@ class Load:
         ]
 
 
-def record(folder: Path, settings: Settings, load: Load, device: str) -> None:
-    """One start of the engine under ``load``, as a run in ``folder``. Raises FileExistsError where there is one."""
-    folder.mkdir(parents=True)
+def record(
+    folder: Path, settings: Settings, load: Load, device: str, beside: AbstractContextManager[object] = ALONE
+) -> None:
+    """One start of the engine under ``load``, as a run in ``folder``; ``beside`` is held open while it serves."""
+    folder.mkdir(parents=True, exist_ok=True)
     clock = clock_of(device)
     with started(settings, load, device, clock) as (model, requests):
         log: list[str] = []
         engine = Engine(settings, model, clock=clock, logged=log.append)
         (folder / "metrics").mkdir()
         (folder / "metrics" / "before.prom").write_text(engine.metrics(), "utf-8")
-        began = clock.now()
-        done = engine.serve(requests, load.concurrency)
-        duration = clock.now() - began
+        with beside:
+            began = clock.now()
+            done = engine.serve(requests, load.concurrency)
+            duration = clock.now() - began
     (folder / "metrics" / "after.prom").write_text(engine.metrics(), "utf-8")
     (folder / "bench.json").write_text(json.dumps(_result(requests, done, duration, load)), "utf-8")
     word = "GPU" if device == "cuda" else "CPU"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
-from profiler.cli.main import State, common_options, pass_state
+from profiler.cli.main import EXIT_INTERRUPTED, State, common_options, pass_state
 from profiler.cli.output import OUTPUT, write_output
 from profiler.errors import UsageError
 from profiler.examples.miniature_settings import Settings
@@ -203,7 +204,7 @@ def command(state: State, json_file: Path | None, keep: Path | None) -> int:
     """Plant causes in a miniature engine on this machine, record it, and show whether a diagnosis finds them.
 
     Needs torch (pip install 'serving-profiler[torch]') and some minutes in which little else runs. Exit status 1: a
-    cause was missed, or a winner named where nothing was changed.
+    cause was missed, or a winner named where nothing was changed. Ctrl-C shows what was found until then.
 
     \b
     Example:
@@ -223,24 +224,41 @@ def command(state: State, json_file: Path | None, keep: Path | None) -> int:
         raise UsageError(f"{keep}: holds files already. Name a new folder, so that runs are not mixed")
     with ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        results = [
-            one
-            for case in cases_of(device, torch.cuda.device_count())
-            for one in (_carried_out(case, folder, load, device, state) if case.needs is None else skipped(case))
-        ]
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
+        cases = cases_of(device, torch.cuda.device_count())
+        results, stopped = all_of(cases, lambda case: _carried_out(case, folder, load, device, state))
     if str(json_file) != "-":
         _print(results, device, state)
     if json_file is not None:
         document = {"schema": SCHEMA, "device": device, "torch": str(torch.__version__), "results": results}
         write_output(json_file, json.dumps(msgspec.to_builtins(document), indent=1), state)
+    if stopped:
+        return EXIT_INTERRUPTED
     return 0 if all(result.passed for result in results) else 1
 
 
-def skipped(case: Case) -> list[Result]:
-    """What is told of a case that this device can't do."""
+def all_of(cases: Sequence[Case], carried_out: Callable[[Case], list[Result]]) -> tuple[list[Result], bool]:
+    """(the results of all cases, whether Ctrl-C or a termination came): those that it left out are skipped."""
+    results: list[Result] = []
+    stopped = False
+    for case in cases:
+        why = case.needs
+        if why is None and not stopped:
+            try:
+                results += carried_out(case)
+                continue
+            except KeyboardInterrupt:
+                stopped = True
+        results += skipped(case, why or "the self-test was stopped")
+    return results, stopped
+
+
+def skipped(case: Case, why: str) -> list[Result]:
+    """What is told of a case that was not carried out."""
+    causes: list[CauseName | None] = [one.cause for one in case.planted]
     return [
-        Result(case.name, one.cause, (), case.metric, None, None, None, None, None, "skipped", True, {}, case.needs)
-        for one in case.planted
+        Result(case.name, cause, (), case.metric, None, None, None, None, None, "skipped", True, {}, why)
+        for cause in causes or [None]
     ]
 
 
@@ -249,7 +267,7 @@ def _carried_out(case: Case, folder: Path, load: Load, device: Device, state: St
     from profiler.analyzers.diagnosis import diagnose
     from profiler.analyzers.metrics import higher_is_better, metrics_of
     from profiler.cli.reading import read_run
-    from profiler.cli.served_start import record_served
+    from profiler.cli.served_start import counters, record_served
     from profiler.examples.miniature_run import SHAPES, record, record_trace
 
     if not state.quiet:
@@ -265,7 +283,7 @@ def _carried_out(case: Case, folder: Path, load: Load, device: Device, state: St
                     run, settings, replace(load, requests=2 * load.requests), SHAPES[device].vocabulary, state
                 )
             else:
-                record(run, settings, load, device)
+                record(run, settings, load, device, counters(run, device))
             starts[side].append((metrics_of(read_run(run, state).benches[0])[case.metric], run))
         if repeat >= FEWEST and all(_steady(sign, [value for value, _ in one]) for one in starts.values()):
             break

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,9 +18,13 @@ from rich.text import Text
 from profiler import __version__, registry
 from profiler.cli.main import State
 from profiler.cli.server import gpu_processes
+from profiler.collectors.availability import devices, pieces
 from profiler.collectors.discovery import discover
+from profiler.collectors.gpu.counter_csv import GpuCountersWriter
 from profiler.collectors.http_client import Client
 from profiler.collectors.record import Plan, Recording
+from profiler.collectors.run_folder import RunFolder
+from profiler.collectors.sampling import sampled
 from profiler.errors import UsageError
 from profiler.examples.miniature_settings import Settings
 
@@ -31,16 +35,28 @@ if TYPE_CHECKING:
 _QUIET: Final = "import os; os.dup2(os.open(os.devnull, os.O_WRONLY), 1); from profiler.cli.main import main; main()"
 PROFILER: Final = (sys.executable, "-c", _QUIET)
 START_SECONDS: Final = 120.0
+PERIOD: Final = 0.5
+MOST_BYTES: Final = 1 << 28
 LISTENING: Final = "listening on "
 
 
+def counters(run: Path, device: str) -> AbstractContextManager[None]:
+    """Samples the GPU into a new run as long as it is held open; nothing where there is none to ask."""
+    opened = devices()[0] if device == "cuda" else None
+    if opened is None:
+        return nullcontext()
+    return sampled(GpuCountersWriter(opened, RunFolder(run, MOST_BYTES), PERIOD))
+
+
 def record_served(run: Path, settings: Settings, load: Load, vocabulary: int, state: State) -> None:
-    """Start the engine, record it under ``load`` into ``run``, with a trace, and end it. Raises UsageError where it
+    """Start the engine, record it under ``load`` into ``run``, with a trace and, where py-spy is there, host stacks,
+    and end it. Raises UsageError where it
     doesn't start, and KeyboardInterrupt."""
     with tempfile.TemporaryDirectory(prefix="miniature-") as place, serving(settings, Path(place)) as url:
         client = Client(url)
         found = discover(client, registry.engines(), gpu_processes)
-        plan = Plan(run, _bench(url, load, vocabulary), period=0.5, profile=True, version=__version__)
+        stacks = any(piece.name == "host stacks" and piece.ready for piece in pieces(found, client))
+        plan = Plan(run, _bench(url, load, vocabulary), period=PERIOD, profile=True, stacks=stacks, version=__version__)
         outcome = Recording(plan, client, found, registry.engines(), lambda _: None).run()
     if outcome.interrupted:
         raise KeyboardInterrupt

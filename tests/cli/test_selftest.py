@@ -115,12 +115,27 @@ def test_a_side_changes_the_switches_of_its_case_and_no_other() -> None:
 
 
 def test_what_a_device_cannot_do_is_skipped_with_the_reason() -> None:
-    told = [one for case in cases_of("cpu") if case.needs for one in selftest.skipped(case)]
+    cases = [case for case in cases_of("cpu") if case.needs]
+    told, stopped = selftest.all_of(cases, lambda case: pytest.fail(f"{case.name} is carried out"))
+    assert not stopped
     assert {one.cause for one in told} == {"cuda_graph"}
     assert all(one.outcome == "skipped" and one.why == "there are no graphs without a GPU" for one in told)
     assert [case for case in cases_of("cuda", gpus=2) if case.needs] == []
     (one,) = [case for case in cases_of("cuda", gpus=1) if case.needs]
     assert one.needs == "two ranks need two GPUs, and there is 1"
+
+
+def test_what_was_found_before_an_interrupt_is_kept(fewer_sequences: Diagnosis) -> None:
+    def carried_out(one: Case) -> list[selftest.Result]:
+        if one.planted == (ATTENTION,):
+            raise KeyboardInterrupt
+        return judged(one, fewer_sequences, REPEATS)
+
+    cases = [case(BUDGET), case(ATTENTION), case(), cases_of("cpu")[-1]]
+    results, stopped = selftest.all_of(cases, carried_out)
+    assert stopped
+    assert [one.outcome for one in results] == ["found", "skipped", "skipped", "skipped"]
+    assert [one.why for one in results[1:]] == ["the self-test was stopped"] * 2 + [cases[-1].needs]
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
