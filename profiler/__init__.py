@@ -41,8 +41,8 @@ def diagnose(
     Raises ``profiler.errors.UsageError`` where nothing lies at a path.
     """
     from profiler import registry
-    from profiler.analyzers import diagnosis
     from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
+    from profiler.analyzers.kept_diagnosis import kept_diagnosis
     from profiler.analyzers.stored_pair import against
     from profiler.errors import UsageError
     from profiler.reports.notebook import shown
@@ -54,7 +54,7 @@ def diagnose(
             raise UsageError(NO_OBJECTIVE)
         return shown(against(stored, open_run(b), metrics or DEFAULT_METRICS))
     runs = open_run(a), open_run(b)
-    return shown(diagnosis.diagnose(*runs, metrics or DEFAULT_METRICS, slo, registry.engines()))
+    return shown(kept_diagnosis(*runs, metrics or DEFAULT_METRICS, slo, registry.engines()))
 
 
 def bench(

@@ -110,7 +110,7 @@ def _compared(
 ) -> list[Diagnosis]:
     """Every run but the first against the first, which may be a document that this tool wrote."""
     from profiler import registry
-    from profiler.analyzers.diagnosis import diagnose
+    from profiler.analyzers.kept_diagnosis import kept_diagnosis
     from profiler.analyzers.stored_pair import against
     from profiler.cli.reading import read_run
     from profiler.store.documents import NO_OBJECTIVE, stored_baseline
@@ -124,9 +124,8 @@ def _compared(
             raise UsageError(NO_OBJECTIVE)
         return [against(stored, read_run(path, state), wanted) for path in runs[1:]]
     first, *others = [read_run(path, state) for path in runs]
-    return [
-        _scored(diagnose(first, other, wanted, slo, registry.engines()), (runs[0], first), other) for other in others
-    ]
+    engines = registry.engines()
+    return [_scored(kept_diagnosis(first, other, wanted, slo, engines), (runs[0], first), other) for other in others]
 
 
 # A renderer is loaded when its document is asked for: the page's charts alone take a quarter of a second.

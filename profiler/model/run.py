@@ -52,7 +52,8 @@ class Run:
     """Everything known of one run. ``facts`` are merged from all files; a stated fact wins over an inferred one.
 
     Of several workers, ``snapshots`` hold each one's gauges and all workers' counters added up, and ``workers`` each
-    one's own scrapes by its folder; it is empty for a single engine.
+    one's own scrapes by its folder; it is empty for a single engine. ``state`` tells these very files from any others;
+    None where nothing large is among them, or where the next change of one might leave it as it is.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Run:
     components: tuple[ComponentSnapshot, ...] = ()
     workers: Mapping[str, tuple[MetricsSnapshot, ...]] = field(default_factory=dict[str, tuple[MetricsSnapshot, ...]])
     problems: tuple[Problem, ...] = ()
+    state: str | None = field(default=None, compare=False)
 
     def fact(self, key: str) -> object | None:
         """The value of a fact, or None where nothing in the run says."""

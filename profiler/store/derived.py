@@ -43,10 +43,13 @@ class _Column(msgspec.Struct, frozen=True, array_like=True):
     values: bytes
 
 
-def derived(traces: Sequence[Trace], what: str, kind: Any, code: Sequence[str], compute: Callable[[], T]) -> T:
+def derived(
+    traces: Sequence[Trace], what: str, kind: Any, code: Sequence[str], compute: Callable[[], T], of: str = ""
+) -> T:
     """What ``compute`` makes of ``traces`` and of nothing else, as it was kept, or made and kept now.
 
-    ``what`` names it, ``kind`` is its type, ``code`` the packages and modules that make it. Where a trace itself is not
+    ``what`` names it, ``kind`` is its type, ``code`` the packages and modules that make it, and ``of`` tells what else
+    it is made of: one is kept of each name. Where a trace itself is not
     kept, or the code can't be told, it is made each time.
     """
     places = [trace.kept for trace in traces if trace.kept is not None]
@@ -55,7 +58,7 @@ def derived(traces: Sequence[Trace], what: str, kind: Any, code: Sequence[str], 
         return compute()
     name = hashlib.sha256("|".join([what, *map(str, places)]).encode("utf-8", "surrogateescape")).hexdigest()[:24]
     file = places[0].with_name(f"{name}.derived")
-    key = _key(version, traces)
+    key = _key(version + of, traces)
     try:
         kept = msgspec.msgpack.decode(zstd.decompress(file.read_bytes()), type=_Kept)
         if kept.key == key:

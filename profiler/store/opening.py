@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ def open_run(
     root = run_root(path)
     cache = Cache(root)
     remembered = Remembered(cache, path, formats)
-    reader = _Reader(formats, engines, relabel, clean, cache, remembered)
+    reader = _Reader(formats, engines, relabel, clean, cache, remembered, [])
     problems: list[Problem] = []
     records: list[FileRecord] = []
     readings: list[Reading] = []
@@ -55,7 +56,8 @@ def open_run(
         record, reading = reader.read(file, name)
         records.append(record)
         readings.append(reading)
-    if any(record.bytes >= CACHED_FROM for record in records):
+    large = any(record.bytes >= CACHED_FROM for record in records)
+    if large:
         # Only where something is kept anyway: a small run is left as it is.
         remembered.save()
     found = tuple(p for record in records for p in record.problems)
@@ -78,6 +80,7 @@ def open_run(
         components=tuple(sorted((c for r in readings for c in r.components), key=lambda c: (c.order, c.path))),
         workers=workers if len(workers) > 1 else {},
         problems=(*problems, *found, *merged, *rank_problems(traces), *differences(workers)),
+        state=_state(reader.states) if large else None,
     )
 
 
@@ -91,6 +94,7 @@ class _Reader:
     clean: Clean
     cache: Cache
     remembered: Remembered
+    states: list[str | None]
 
     def read(self, file: Path, name: str) -> tuple[FileRecord, Reading]:
         """The file's record and what it says; raises nothing that is the file's fault."""
@@ -99,6 +103,7 @@ class _Reader:
             source = FileSource(file, name)
             size = source.size
             identity = self.remembered.identity(file, name)
+            self.states.append(identity)
             taken = self.remembered.of(identity)
             if taken is None:
                 taken = self.formats.surest(source.head(), name)
@@ -123,6 +128,11 @@ class _Reader:
         parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters)
         used = any(parts) or bool(reading.stacks or reading.totals or reading.components or reading.facts)
         return FileRecord(name, taken.name, size, used, reading.problems), reading
+
+
+def _state(states: Sequence[str | None]) -> str | None:
+    told = [state for state in states if state is not None]
+    return hashlib.sha256("|".join(told).encode()).hexdigest() if len(told) == len(states) else None
 
 
 def _merged(readings: Sequence[Reading]) -> Mapping[str, Fact[object]]:

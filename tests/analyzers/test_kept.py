@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from profiler import open_run
 from profiler.analyzers import device, device_view, joined_path, kept, traced_pair, typical_steps
+from profiler.analyzers import kept_diagnosis as kept_diagnosis_module
 from profiler.analyzers.device import accounts_of
 from profiler.analyzers.device_view import DeviceView
 from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.inspection import inspect
 from profiler.analyzers.kept import kept_accounts, kept_checks, kept_lost_kernels
+from profiler.analyzers.kept_diagnosis import kept_diagnosis
 from profiler.analyzers.trust import checks_of, lost_kernels
+from profiler.model.diagnosis import Diagnosis
 from profiler.model.trace import Trace
 from profiler.store import opening
 from tests.conftest import Lab
@@ -74,6 +79,44 @@ def test_a_second_diagnosis_looks_at_no_trace(lab: Lab, tmp_path: Path, built: C
     assert built["accounts_of"] == traces and built["lost_kernels"] == 1
     # The pair is another, so the steps that it shows are chosen anew: that looks at one device of each run.
     assert sorted(built[trace.path] for trace in pair.a.traces)[-1] == 2
+
+
+def test_a_diagnosis_in_another_form_is_not_made_again(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "CACHED_FROM", 0)
+    pair = lab("graphs-off")
+    folders = [Path(shutil.copytree(run.path, tmp_path / name)) for run, name in ((pair.a, "run-A"), (pair.b, "run-B"))]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    for path in files:
+        os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**10))
+    made: list[tuple[str, ...]] = []
+
+    def counting(*args: Any) -> Diagnosis:
+        made.append(args[2])
+        return diagnose(*args)
+
+    monkeypatch.setattr(kept_diagnosis_module, "diagnose", counting)
+
+    def asked(*metrics: str, slo: dict[str, float] | None = None) -> Diagnosis:
+        return kept_diagnosis(*map(open_run, folders), metrics, slo)
+
+    first = asked("mean_tpot")
+    assert asked("mean_tpot") == first == diagnose(*map(open_run, folders), ("mean_tpot",))
+    assert made == [("mean_tpot",)]
+    assert asked("mean_tpot", slo={"ttft": 0.1}) != first
+    assert [gap.metric for gap in asked("mean_ttft").gaps] == ["mean_ttft"]
+    assert len(made) == 3
+    asked("mean_ttft")
+    assert len(made) == 3
+    os.utime(folders[1] / "bench.json", ns=(0, files[0].stat().st_mtime_ns - 10**9))
+    asked("mean_ttft")
+    assert len(made) == 4
+    # A file of this moment can still change without a trace in its time and size.
+    (folders[0] / "bench.json").touch()
+    asked("mean_ttft")
+    asked("mean_ttft")
+    assert len(made) == 6
 
 
 def test_a_second_inspection_of_ranks_looks_at_no_trace(tmp_path: Path, built: Counter[str]) -> None:

@@ -35,7 +35,7 @@ def assert_same(one: object, two: object, where: str = "run") -> None:
         assert np.array_equal(one, two, equal_nan=one.dtype.kind == "f"), where
     elif dataclasses.is_dataclass(one):
         assert type(one) is type(two), where
-        for field in dataclasses.fields(one):
+        for field in (field for field in dataclasses.fields(one) if field.compare):
             assert_same(getattr(one, field.name), getattr(two, field.name), f"{where}.{field.name}")
     elif isinstance(one, tuple | list):
         assert isinstance(two, tuple | list) and len(one) == len(two), where
