@@ -37,7 +37,7 @@ def symptoms_of(measured: Measured) -> tuple[Symptom, ...]:
 
 
 def _at_the_limit(measured: Measured) -> Symptom | None:
-    share = measured.limits().get("sequence limit", 0.0)
+    share = measured.limits.get("sequence limit", 0.0)
     waiting = _waiting(measured)
     usage = measured.gauges.get("kv_usage_max")
     if share < 0.3 or not waiting or (usage is not None and usage > 0.85):
@@ -53,13 +53,13 @@ def _at_the_limit(measured: Measured) -> Symptom | None:
 
 def _held_back(measured: Measured) -> Symptom | None:
     share, waiting, usage = (
-        measured.limits().get("sequence limit"),
+        measured.limits.get("sequence limit"),
         _waiting(measured),
         measured.gauges.get("kv_usage_max"),
     )
     if share is None or share > 0.05 or not waiting or usage is None or usage > 0.85:
         return None
-    budget = measured.limits().get("token budget", 0.0)
+    budget = measured.limits.get("token budget", 0.0)
     text = (
         "raise the token budget" if budget > 0.2 else "look for what limits admission: token budget, watermark, policy"
     )

@@ -10,7 +10,7 @@ from profiler.model.diagnosis import Evidence
 
 def _evidence(view: View) -> tuple[Evidence, ...]:
     source = view.source("steps")
-    limits_a, limits_b = view.a.limits(), view.b.limits()
+    limits_a, limits_b = view.a.limits, view.b.limits
     names: tuple[Limit, ...] = ("sequence limit", "token budget", "KV cache")
     at_limit = tuple(
         item
@@ -38,7 +38,7 @@ def _summary(view: View, amount: float) -> str:
         f"{1e3 * steps[0]:.0f} and {1e3 * steps[1]:.0f} steps per 1,000 output tokens"
     )
     held = view.b if amount > 0 else view.a
-    limits = {name: share for name, share in held.limits().items() if share > 0.2}
+    limits = {name: share for name, share in held.limits.items() if share > 0.2}
     if amount and limits:
         name, share = max(limits.items(), key=lambda item: item[1])
         text += f"; {share:.0%} of {held.name}'s steps are at its {name}"

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiler.analyzers.gap.contention import hidden, host_share, known, paces
+from profiler.analyzers.gap.contention import hidden, known, paces
 from profiler.analyzers.gap.model import Component, RunModel
 from profiler.analyzers.gap.shape import WORK, Load
+from profiler.model.requests import Floats
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,9 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
     a_on_b, b_on_a = model_a.components(load_b), model_b.components(load_a)
     rates: defaultdict[Component, float] = defaultdict(float)
     # If A's rates judge the composition, the rates are compared on B's steps, and the other way round.
-    kept = (host_share(model_a, load_a), host_share(model_b, load_b)) if known(model_a, model_b) else None
     for weight, load, fast, slow in ((by_a, load_b, a_on_b, own_b), (1 - by_a, load_a, own_a, b_on_a)):
         changes = {key: slow.get(key, 0.0) - fast.get(key, 0.0) for key in fast.keys() | slow.keys()}
-        for key, amount in _contended(model_a, model_b, kept, load, changes).items():
+        for key, amount in _contended(model_a, model_b, load, changes).items():
             rates[key] += weight * amount
     levels = {key: 0.5 * (own_a.get(key, 0.0) + own_b.get(key, 0.0)) for key in rates}
     term_level = 0.5 * (model_a.step.by_work(load_a) + model_b.step.by_work(load_b))
@@ -75,18 +75,14 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
 
 
 def _contended(
-    model_a: RunModel,
-    model_b: RunModel,
-    kept: tuple[float, float] | None,
-    load: Load,
-    changes: Mapping[Component, float],
+    model_a: RunModel, model_b: RunModel, load: Load, changes: Mapping[Component, float]
 ) -> Mapping[Component, float]:
     """Changes of the components at equal steps, as host and device share them: what the one hides of the other's change
-    is counted for neither alone (contention.py). They add up to the same. ``kept`` is each model's host_share, None
-    where a model does not tell the device from its host."""
-    if kept is None:
+    is counted for neither alone (contention.py). They add up to the same. As they were where a model does not tell the
+    device from its host."""
+    if not known(model_a, model_b):
         return changes
-    counts = hidden(paces(model_a, kept[0], load), paces(model_b, kept[1], load))
+    counts = hidden(paces(model_a, model_a.kept, load), paces(model_b, model_b.kept, load))
     found = dict(changes)
     moved = 0.0
     for key in changes.keys() & (model_a.device.keys() | model_b.device.keys()):
@@ -107,22 +103,24 @@ def _contended(
 
 def per_output_token(load: Load, tokens: int) -> Load:
     """Weights such that v is step seconds per output token."""
-    return load.reweighted(load.weight / max(tokens, 1))
+    return load.weighted(("output token", tokens), lambda: load.weight / max(tokens, 1))
 
 
 def per_decoded_token(load: Load) -> tuple[Load, Load]:
     """Weights such that v is TPOT: (the steps in which a sequence decodes, the steps that make it wait)."""
     decoded = max(float(load.weight @ load.decode), 1e-12)
     return (
-        load.reweighted(load.weight * load.decode / decoded),
-        load.reweighted(load.weight * load.stalled / decoded),
+        load.weighted("decoded token", lambda: load.weight * load.decode / decoded),
+        load.weighted("stalled token", lambda: load.weight * load.stalled / decoded),
     )
 
 
 def per_prefill(load: Load, requests: int, lagged: bool) -> Load:
     """Weights such that v is the seconds of the steps that a request's prefill takes part in, per request; where
     tokens come out one step later (``lagged``), of the steps after them too."""
-    weight = load.weight * load.prefill_requests / max(requests, 1)
-    if lagged:
-        weight = weight + np.append(0.0, weight[:-1])
-    return load.reweighted(weight)
+
+    def weight() -> Floats:
+        each = load.weight * load.prefill_requests / max(requests, 1)
+        return each + np.append(0.0, each[:-1]) if lagged else each
+
+    return load.weighted(("prefill", requests, lagged), weight)

@@ -14,16 +14,20 @@ With it the step of a mixture is known too: one run's device beside the other's 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from profiler.analyzers.gap.model import WAITS, RunModel
 from profiler.analyzers.gap.shape import Load
 from profiler.model.requests import Floats
 
+if TYPE_CHECKING:
+    from profiler.analyzers.gap.model import RunModel
+
 # Profilers slow the host by one to two times: what its calls and phases take without one lies between.
 HOST_TOLL: Final = 1.5
+# A device that waits for at least this share of its work shows how long its host takes.
+WAITS: Final = 0.1
 
 
 Number = TypeVar("Number", Floats, float)
@@ -50,9 +54,27 @@ def known(a: RunModel, b: RunModel) -> bool:
     return bool(a.device) and bool(b.device) and not a.scaled and not b.scaled
 
 
-def paces(model: RunModel, kept: float, load: Load) -> Paces[Floats]:
+@dataclass(frozen=True)
+class Kept:
+    """How much of the host's traced time is there without a profiler, in steps that only decode and in steps that
+    prefill: profilers slow launches and schedules by unequal factors, and a prefill launches more."""
+
+    decode: float
+    prefill: float
+
+    def of(self, load: Load) -> Floats:
+        """Each step's."""
+        found: Floats = np.where(load.prefill_tokens > 0, self.prefill, self.decode)
+        return found
+
+    def times(self, factor: float) -> Kept:
+        """Both scaled."""
+        return Kept(self.decode * factor, self.prefill * factor)
+
+
+def paces(model: RunModel, kept: Kept, load: Load) -> Paces[Floats]:
     """The steps of ``load`` at the rates of ``model``; ``kept`` is its host_share."""
-    return read(model, kept, model.step.seconds(load), traced(model, load))
+    return read(model, kept.of(load), model.step.seconds(load), traced(model, load))
 
 
 def traced(model: RunModel, load: Load) -> Traced[Floats]:
@@ -79,7 +101,7 @@ class Traced(Generic[Number]):
     period: Number
 
 
-def read(model: RunModel, kept: float, whole: Number, parts: Traced[Number]) -> Paces[Number]:
+def read(model: RunModel, kept: Number, whole: Number, parts: Traced[Number]) -> Paces[Number]:
     """Steps of ``whole`` seconds. ``kept`` is how much of the host's traced time is there without a profiler."""
     device, waited = parts.device, parts.waited - parts.scheduling * (not model.overlapped)
     serial = kept * parts.scheduling * (not model.overlapped)
@@ -90,16 +112,27 @@ def read(model: RunModel, kept: float, whole: Number, parts: Traced[Number]) -> 
     return Paces(device, host, serial, rest)
 
 
-def host_share(model: RunModel, own: Load) -> float:
-    """``kept`` with which the run's ``own`` steps take as long as they did, at most 1; 1 where none does that."""
-    parts, total, low, high = traced(model, own), model.step.total(own), 0.0, 1.0
+def host_share(model: RunModel, own: Load) -> Kept:
+    """The shares with which the run's ``own`` steps of either kind take as long as they did, at most 1. Where none does
+    that for one kind, it is that of all steps together; 1 where none does it for these."""
+    prefill = own.prefill_tokens > 0
+    every = _share(model, own)
+    found = [_share(model, own.rows(rows)) if rows.any() else None for rows in (~prefill, prefill)]
+    decode, prefill_share = (one if one is not None else every if every is not None else 1.0 for one in found)
+    return Kept(decode, prefill_share)
+
+
+def _share(model: RunModel, own: Load) -> float | None:
+    parts, low, high = traced(model, own), 0.0, 1.0
 
     def seconds(kept: float) -> float:
-        found = read(model, kept, parts.device, parts)
+        found = read(model, np.full(len(own), kept), parts.device, parts)
         return float(own.weight @ (found.serial + np.maximum(found.device, found.host)))
 
+    # Where the device alone takes as long, the host takes at most about that.
+    total = max(model.step.total(own), _ABOUT * seconds(low))
     if not seconds(low) < total < seconds(high):
-        return high
+        return None
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if seconds(middle) < total else (low, middle)
@@ -107,6 +140,7 @@ def host_share(model: RunModel, own: Load) -> float:
 
 
 _HALVINGS: Final = 12
+_ABOUT: Final = 1.01
 
 
 def hidden(a: Paces[Floats], b: Paces[Floats]) -> Floats:

@@ -138,7 +138,11 @@ def same_requests(a: BenchResult, b: BenchResult) -> bool:
 
 def latency_interval(a: BenchResult, b: BenchResult, metric: str, deviation: float) -> tuple[float, float] | None:
     """95% interval of a latency metric's difference, resampling requests in blocks (in pairs where they are the same
-    requests); None where a file has no records."""
+    requests); None where a file has no records.
+
+    A mean TPOT of the same requests varies less: which of them there are is no chance, so only what differs between
+    neighbours is. A queue carries chance over many requests, which neighbours don't show: so not TTFT, not E2E.
+    """
     if a.requests is None or b.requests is None:
         return None
     sample, reduce = statistic(metric)
@@ -146,15 +150,25 @@ def latency_interval(a: BenchResult, b: BenchResult, metric: str, deviation: flo
     if len(one) < 2 or len(two) < 2:
         return None
     paired = sample != "itl" and len(one) == len(two) and same_requests(a, b)
+    value_a, value_b = reduce(one), reduce(two)
+    between = deviation * 0.5 * (value_a + value_b)
+    if paired and metric == "mean_tpot":
+        half = spread.NORMAL_95 * float(np.hypot(of_neighbours(two - one), between))
+        return value_b - value_a - half, value_b - value_a + half
     rng = np.random.default_rng(SEED)
     drawn = np.empty(REPLICATES)
     for i in range(REPLICATES):
         rows_a = blocks(len(one), rng)
         rows_b = rows_a if paired else blocks(len(two), rng)
         drawn[i] = reduce(two[rows_b]) - reduce(one[rows_a])
-    value_a, value_b = reduce(one), reduce(two)
-    half = spread.NORMAL_95 * float(np.hypot(np.std(drawn), deviation * 0.5 * (value_a + value_b)))
+    half = spread.NORMAL_95 * float(np.hypot(np.std(drawn), between))
     return value_b - value_a - half, value_b - value_a + half
+
+
+def of_neighbours(values: Floats) -> float:
+    """Standard error of a mean of values in a fixed order, from how far neighbours differ (von Neumann's estimate):
+    what changes slowly along the order is no chance."""
+    return float(np.sqrt(np.mean(np.diff(values) ** 2) / 2 / len(values)))
 
 
 @dataclass(frozen=True)

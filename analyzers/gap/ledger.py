@@ -61,7 +61,7 @@ class Context:
         asked_held, asked_free = held.bench.max_concurrency, free.bench.max_concurrency
         if asked_held is not None and asked_free is not None and asked_held < asked_free:
             return "workload", "fewer requests in flight"
-        limits, others = held.limits(), free.limits()
+        limits, others = held.limits, free.limits
         binding = [name for name, share in limits.items() if share - others.get(name, 0.0) > 0.1]
         if held.counters.get("preemptions", 0.0) - free.counters.get("preemptions", 0.0) >= 1.0:
             binding.append("KV cache")
@@ -99,7 +99,7 @@ class Context:
 
     def limited(self) -> bool:
         """Whether a limit on sequences or tokens binds in one run and not in the other."""
-        ours, theirs = self.a.limits(), self.b.limits()
+        ours, theirs = self.a.limits, self.b.limits
         names: tuple[Limit, ...] = ("sequence limit", "token budget")
         return any(abs(ours.get(name, 0.0) - theirs.get(name, 0.0)) > 0.1 for name in names)
 

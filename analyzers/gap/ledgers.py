@@ -21,6 +21,8 @@ DEFAULT_METRICS: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e
 # A metric that only the replay explains is shown without a split where it leaves more than this.
 MOST_UNEXPLAINED: Final = 0.5
 WELL_EXPLAINED: Final = 0.15
+# Of a metric itself, not of its gap.
+REPRODUCED: Final = 0.03
 # How much rows that cancel each other count against an account.
 CANCELLING: Final = 0.1
 
@@ -58,7 +60,8 @@ def ledger_of(
 
     Throughput is accounted for, unless the rows cancel each other by more than the gap: then causes act on each other,
     and a replay that explains it well says how. A latency is replayed where that leaves little of it unexplained, or
-    less than the accounting does, whose rows may cancel.
+    less than the accounting does, whose rows may cancel. A TTFT also where it leaves little of the TTFT itself: the
+    accounting knows neither what rules do to a queue nor when in a load the prompts come.
     """
     ledger, causes = _accounted(metric, view, values, replicas)
     if played is None:
@@ -76,6 +79,8 @@ def ledger_of(
     if ledger is None:
         return (other, []) if other.left() <= MOST_UNEXPLAINED * abs(gap) else (None, [])
     enough = max(WELL_EXPLAINED * abs(gap), ledger.left() + CANCELLING * ledger.excess(gap))
+    if metric.endswith("ttft"):
+        enough = max(enough, REPRODUCED * 0.5 * (values[0][metric] + values[1][metric]))
     return (other, causes) if other.left() <= enough else (ledger, causes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
@@ -76,6 +77,7 @@ class Measured:
         labelled = [a for a in with_steps if a.steps is not None and any(_known(x) for x in a.steps.spans.labels)]
         return labelled[0] if labelled else None
 
+    @cached_property
     def limits(self) -> dict[Limit, float]:
         """The share of steps that ran into each limit; a limit that nothing shows is left out."""
         found: dict[Limit, float] = {}

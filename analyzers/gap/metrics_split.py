@@ -115,7 +115,7 @@ def _queue(
         per_token=True,
     )
     cause, name = context.steps_cause(longer)
-    limits = (b if longer > 0 else a).limits()
+    limits = (b if longer > 0 else a).limits
     limited = cause in ("batching", "memory", "workload") and any(share > 0.1 for share in limits.values())
     grown = slower if limited else slower + longer
     if limited:

@@ -19,10 +19,10 @@ class Side:
     missing.
     """
 
-    def __init__(self, player: Player, kept: float) -> None:
+    def __init__(self, player: Player) -> None:
         model = player.model
         self._model, self._whole = model, player.cost
-        self.kept, self.scale = kept, 1.0
+        self.kept, self.scale = model.kept, 1.0
         self._parts = (
             summed(linear(shape) for shape in model.device.values()),
             summed(linear(shape) for shape in model.host.values()),
@@ -34,7 +34,8 @@ class Side:
     def at(self, decode: int, prefill_tokens: int) -> Paces[float]:
         """Seconds of a step of this composition."""
         parts = Traced(*(part.signed(decode, prefill_tokens) for part in self._parts))
-        return read(self._model, self.kept, self._whole.seconds(decode, prefill_tokens), parts)
+        kept = self.kept.prefill if prefill_tokens else self.kept.decode
+        return read(self._model, kept, self._whole.seconds(decode, prefill_tokens), parts)
 
 
 def settle(side: Side, player: Player, duration: float) -> None:
@@ -50,7 +51,7 @@ def settle(side: Side, player: Player, duration: float) -> None:
     step = 0.5
     while step > _FINE and abs(found / duration - 1.0) > _FINE:
         tried, before = side.kept, found
-        side.kept = tried * (1.0 + step if found < duration else 1.0 / (1.0 + step))
+        side.kept = tried.times(1.0 + step if found < duration else 1.0 / (1.0 + step))
         found = played()
         if abs(found / duration - 1.0) >= abs(before / duration - 1.0):
             side.kept, found = tried, before

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from profiler.analyzers import idle
 from profiler.analyzers.device import StepCosts
 from profiler.analyzers.device_view import CPU
+from profiler.analyzers.gap.contention import WAITS, Kept, host_share
 from profiler.analyzers.gap.measured import Measured, Steps, trace_load
 from profiler.analyzers.gap.shape import (
     ALL_TERMS,
@@ -49,8 +51,6 @@ UNSHOWN: Final[Component] = ("unexplained", "step time that the trace does not s
 
 # Traced device times beyond those of the steps by more than this are not what few traced steps miss.
 MOST_BEYOND: Final = 0.95
-# A device that waits for at least this share of its work shows how long its host takes.
-WAITS: Final = 0.1
 # How much worse the sum of a trace's components may fit a run's own steps than these steps' own shape.
 ABOUT_AS_WELL: Final = 1.5
 
@@ -64,8 +64,9 @@ class RunModel:
     scaled to the step's time. ``launching`` is the host time in a step's launch calls and ``phases`` the annotated
     host phases of a step, seconds, None where the trace does not show them. ``overlapped``: the host prepares a step
     while the device computes the one before. ``period`` is the traced time of a step less what stands between
-    serial steps."""
+    serial steps. ``own`` are the run's steps."""
 
+    own: Load
     step: StepShape
     device: Mapping[Component, Shape]
     host: Mapping[Component, Shape]
@@ -75,6 +76,11 @@ class RunModel:
     phases: float | None = None
     overlapped: bool = False
     period: Shape | None = None
+
+    @cached_property
+    def kept(self) -> Kept:
+        """How much of the host's traced time is there without a profiler."""
+        return host_share(self, self.own.weighted("as they are", lambda: self.own.weight))
 
     def seconds(self, load: Load) -> float:
         """Seconds for all steps of ``load``."""
@@ -151,14 +157,17 @@ def models_of(
     traced_a, traced_b = a.traced, b.traced
     inside = UNSPLIT_CPU if a.device == CPU and b.device == CPU else UNSPLIT
     if not split or traced_a is None or traced_b is None or traced_a.steps is None or traced_b.steps is None:
-        return RunModel(steps[0], {}, {}, False, inside), RunModel(steps[1], {}, {}, False, inside)
+        return (
+            RunModel(a.steps.load, steps[0], {}, {}, False, inside),
+            RunModel(b.steps.load, steps[1], {}, {}, False, inside),
+        )
     sides = _Traced.of(traced_a.steps, traced_a.device, rows[0]), _Traced.of(traced_b.steps, traced_b.device, rows[1])
     models, devices = [], []
     for index in range(2):
         own, other = sides[index], sides[1 - index] if related else None
         devices.append({key: own.shape(key, other, None if like is None else like[index]) for key in own.device})
     beyond = 1.0 if CPU in (traced_a.device, traced_b.device) else _beyond((a, b), devices)
-    for index, measured in enumerate((a, b)):
+    for index, (measured, load) in enumerate(((a, a.steps.load), (b, b.steps.load))):
         own, other = sides[index], sides[1 - index] if related else None
         kept = None if like is None else like[index]
         account = (traced_a, traced_b)[index]
@@ -169,6 +178,7 @@ def models_of(
             step = _better(step, _summed(device, host, measured.steps), measured.steps, kept)
         models.append(
             RunModel(
+                load,
                 step,
                 device,
                 host,

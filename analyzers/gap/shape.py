@@ -8,7 +8,8 @@ shape has a hinge, chosen by what fits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Final
@@ -66,13 +67,40 @@ class Load:
         features = self.features(0.0)
         return features.min(axis=0), features.max(axis=0)
 
+    def summed(self, hinge: float) -> Floats:
+        """(4,): each term, summed over all steps by weight."""
+        known = self._sums.get(hinge)
+        if known is None:
+            known = self._sums[hinge] = self.weight @ self.features(hinge)
+        return known
+
     @cached_property
     def _by_hinge(self) -> dict[float, Floats]:
         return {}
 
-    def reweighted(self, weight: Floats) -> Load:
-        """The same steps with other weights."""
-        return Load(self.decode, self.prefill_tokens, self.prefill_requests, self.stalled, weight)
+    @cached_property
+    def _sums(self) -> dict[float, Floats]:
+        return {}
+
+    @cached_property
+    def _weighted(self) -> dict[Hashable, Load]:
+        return {}
+
+    @cached_property
+    def _alike(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(the first step of each composition, each step's composition)."""
+        both = np.stack([self.decode, self.prefill_tokens], axis=1)
+        _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
+        return first, inverse.reshape(-1)
+
+    def weighted(self, name: Hashable, weight: Callable[[], Floats]) -> Load:
+        """The same steps with other weights, equal compositions as one row. ``name`` stands for the weights: they are
+        made once."""
+        if name not in self._weighted:
+            first, inverse = self._alike
+            summed: Floats = np.bincount(inverse, weight(), minlength=len(first)).astype(np.float64)
+            self._weighted[name] = replace(self.rows(first), weight=summed)
+        return self._weighted[name]
 
     def rows(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Load:
         """The chosen steps."""
@@ -95,12 +123,12 @@ class Shape:
 
     def total(self, load: Load) -> float:
         """Predicted seconds of all steps, by weight."""
-        return float(load.weight @ self.seconds(load))
+        return float(load.summed(self.hinge) @ self.cost)
 
     def by_work(self, load: Load) -> Floats:
         """(4,): the predicted seconds of all steps by what they were spent on, in the order of ``WORK``: a decoded
         token is its sequence's."""
-        found: Floats = (load.weight @ load.features(self.hinge)) * self.cost
+        found: Floats = load.summed(self.hinge) * self.cost
         decoded = float(load.weight @ np.maximum(load.decode - self.hinge, 0.0)) * float(self.cost[TOKEN])
         found[TOKEN] -= decoded
         found[SEQUENCE] += decoded

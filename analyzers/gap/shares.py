@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.gap.accounting import Split
-from profiler.analyzers.gap.contention import host_share, known
+from profiler.analyzers.gap.contention import known
 from profiler.analyzers.gap.ledger import (
     UNEXPLAINED,
     Context,
@@ -214,12 +214,7 @@ def _contended(a: Player, b: Player, context: Context, part: Split) -> Contended
             if share:
                 changes[cause] = changes.get(cause, NOTHING).plus(delta, share)
     both_serial = not a.model.overlapped and not b.model.overlapped
-    assert context.a.steps is not None
-    assert context.b.steps is not None
-    sides = (
-        Side(a, host_share(a.model, context.a.steps.load)),
-        Side(b, host_share(b.model, context.b.steps.load)),
-    )
+    sides = Side(a), Side(b)
     for side, player in zip(sides, (a, b), strict=True):
         if player.rules.lag and player.duration is not None:
             settle(side, player, player.duration)
