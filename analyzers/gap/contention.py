@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profiler.analyzers.gap.shape import Load
 from profiler.model.requests import Floats
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 HOST_TOLL: Final = 1.5
 # A device that waits for at least this share of its work shows how long its host takes.
 WAITS: Final = 0.1
+# A host is not slower without a profiler; but a kind of steps can be slower than what was traced of all kinds together.
+MOST_KEPT: Final = 2.0
 
 
 Number = TypeVar("Number", Floats, float)
@@ -56,20 +59,33 @@ def known(a: RunModel, b: RunModel) -> bool:
 
 @dataclass(frozen=True)
 class Kept:
-    """How much of the host's traced time is there without a profiler, in steps that only decode and in steps that
-    prefill: profilers slow launches and schedules by unequal factors, and a prefill launches more."""
+    """How much of the host's traced time is there without a profiler, by the kind of a step (``kinds``): profilers slow
+    launches and schedules by unequal factors, and a step that prefills, or is larger than what graphs were captured
+    for, launches more. ``captured``: the tokens of the largest step that is replayed, of those that only decode and of
+    those that prefill; infinite where no larger one is known."""
 
-    decode: float
-    prefill: float
+    captured: tuple[float, float]
+    shares: tuple[float, float, float, float]
 
     def of(self, load: Load) -> Floats:
         """Each step's."""
-        found: Floats = np.where(load.prefill_tokens > 0, self.prefill, self.decode)
-        return found
+        return np.array(self.shares)[kinds(load.decode, load.prefill_tokens, self.captured)]
+
+    def at(self, decode: int, prefill_tokens: int) -> float:
+        """That of one step."""
+        prefills = prefill_tokens > 0
+        return self.shares[2 * prefills + (decode + prefill_tokens > self.captured[prefills])]
 
     def times(self, factor: float) -> Kept:
-        """Both scaled."""
-        return Kept(self.decode * factor, self.prefill * factor)
+        """All of them scaled."""
+        one, two, three, four = (share * factor for share in self.shares)
+        return Kept(self.captured, (one, two, three, four))
+
+
+def kinds(decode: Floats, prefill_tokens: Floats, captured: tuple[float, float]) -> NDArray[np.int64]:
+    """Each step's kind: 0 decodes, 1 does so beyond what was captured, 2 prefills, 3 does so beyond it."""
+    prefills = (prefill_tokens > 0).astype(np.int64)
+    return 2 * prefills + (decode + prefill_tokens > np.array(captured)[prefills])
 
 
 def paces(model: RunModel, kept: Kept, load: Load) -> Paces[Floats]:
@@ -112,25 +128,35 @@ def read(model: RunModel, kept: Number, whole: Number, parts: Traced[Number]) ->
     return Paces(device, host, serial, rest)
 
 
-def host_share(model: RunModel, own: Load) -> Kept:
-    """The shares with which the run's ``own`` steps of either kind take as long as they did, at most 1. Where none does
-    that for one kind, it is that of all steps together; 1 where none does it for these."""
-    prefill = own.prefill_tokens > 0
-    every = _share(model, own)
-    found = [_share(model, own.rows(rows)) if rows.any() else None for rows in (~prefill, prefill)]
-    decode, prefill_share = (one if one is not None else every if every is not None else 1.0 for one in found)
-    return Kept(decode, prefill_share)
+def host_share(model: RunModel) -> Kept:
+    """The shares with which the run's own steps of each kind take as long as they did. Where none does that for one
+    kind, it is that of all steps together; 1 where none does it for these."""
+    own = model.own.load
+    load = own.weighted("as they are", lambda: own.weight)
+    # As they were logged: where the host is the slower, a step's time is its own also with asynchronous scheduling.
+    seconds = own.gathered(model.step.seconds(own) if model.own.seconds is None else model.own.seconds)
+    # A step that seems to take much less than its kernels do shows its time elsewhere.
+    shown = seconds >= _SHOWN * load.weight * traced(model, load).device
+    every = _share(model, load, float(seconds.sum()))
+    kind = np.where(shown, kinds(load.decode, load.prefill_tokens, model.captured), -1)
+    found = [
+        _share(model, load.rows(kind == k), float(seconds[kind == k].sum())) if (kind == k).any() else None
+        for k in range(4)
+    ]
+    one, two, three, four = (every if share is None else share for share in found)
+    return Kept(model.captured, (one or 1.0, two or 1.0, three or 1.0, four or 1.0))
 
 
-def _share(model: RunModel, own: Load) -> float | None:
-    parts, low, high = traced(model, own), 0.0, 1.0
+def _share(model: RunModel, load: Load, total: float) -> float | None:
+    """The share with which the steps of ``load`` take ``total`` seconds, up to MOST_KEPT."""
+    parts, low, high = traced(model, load), 0.0, MOST_KEPT
 
     def seconds(kept: float) -> float:
-        found = read(model, np.full(len(own), kept), parts.device, parts)
-        return float(own.weight @ (found.serial + np.maximum(found.device, found.host)))
+        found = read(model, np.full(len(load), kept), parts.device, parts)
+        return float(load.weight @ (found.serial + np.maximum(found.device, found.host)))
 
     # Where the device alone takes as long, the host takes at most about that.
-    total = max(model.step.total(own), _ABOUT * seconds(low))
+    total = max(total, _ABOUT * seconds(low))
     if not seconds(low) < total < seconds(high):
         return None
     for _ in range(_HALVINGS):
@@ -141,6 +167,7 @@ def _share(model: RunModel, own: Load) -> float | None:
 
 _HALVINGS: Final = 12
 _ABOUT: Final = 1.01
+_SHOWN: Final = 0.7
 
 
 def hidden(a: Paces[Floats], b: Paces[Floats]) -> Floats:

@@ -34,7 +34,7 @@ class Side:
     def at(self, decode: int, prefill_tokens: int) -> Paces[float]:
         """Seconds of a step of this composition."""
         parts = Traced(*(part.signed(decode, prefill_tokens) for part in self._parts))
-        kept = self.kept.prefill if prefill_tokens else self.kept.decode
+        kept = self.kept.at(decode, prefill_tokens)
         return read(self._model, kept, self._whole.seconds(decode, prefill_tokens), parts)
 
 

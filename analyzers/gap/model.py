@@ -64,9 +64,10 @@ class RunModel:
     scaled to the step's time. ``launching`` is the host time in a step's launch calls and ``phases`` the annotated
     host phases of a step, seconds, None where the trace does not show them. ``overlapped``: the host prepares a step
     while the device computes the one before. ``period`` is the traced time of a step less what stands between
-    serial steps. ``own`` are the run's steps."""
+    serial steps. ``own`` are the run's steps. ``captured``: the tokens of the largest step that graphs replay, of those
+    that only decode and of those that prefill; infinite where no larger one was traced."""
 
-    own: Load
+    own: Steps
     step: StepShape
     device: Mapping[Component, Shape]
     host: Mapping[Component, Shape]
@@ -76,11 +77,12 @@ class RunModel:
     phases: float | None = None
     overlapped: bool = False
     period: Shape | None = None
+    captured: tuple[float, float] = (np.inf, np.inf)
 
     @cached_property
     def kept(self) -> Kept:
         """How much of the host's traced time is there without a profiler."""
-        return host_share(self, self.own.weighted("as they are", lambda: self.own.weight))
+        return host_share(self)
 
     def seconds(self, load: Load) -> float:
         """Seconds for all steps of ``load``."""
@@ -158,8 +160,8 @@ def models_of(
     inside = UNSPLIT_CPU if a.device == CPU and b.device == CPU else UNSPLIT
     if not split or traced_a is None or traced_b is None or traced_a.steps is None or traced_b.steps is None:
         return (
-            RunModel(a.steps.load, steps[0], {}, {}, False, inside),
-            RunModel(b.steps.load, steps[1], {}, {}, False, inside),
+            RunModel(a.steps, steps[0], {}, {}, False, inside),
+            RunModel(b.steps, steps[1], {}, {}, False, inside),
         )
     sides = _Traced.of(traced_a.steps, traced_a.device, rows[0]), _Traced.of(traced_b.steps, traced_b.device, rows[1])
     models, devices = [], []
@@ -167,18 +169,18 @@ def models_of(
         own, other = sides[index], sides[1 - index] if related else None
         devices.append({key: own.shape(key, other, None if like is None else like[index]) for key in own.device})
     beyond = 1.0 if CPU in (traced_a.device, traced_b.device) else _beyond((a, b), devices)
-    for index, (measured, load) in enumerate(((a, a.steps.load), (b, b.steps.load))):
+    for index, (measured, its_steps) in enumerate(((a, a.steps), (b, b.steps))):
         own, other = sides[index], sides[1 - index] if related else None
         kept = None if like is None else like[index]
         account = (traced_a, traced_b)[index]
         device = {key: shape.scaled(beyond) for key, shape in devices[index].items()}
         host = {key: own.shape(key, other, kept) for key in own.host}
         step = steps[index]
-        if account.device != CPU and measured.steps is not None:
-            step = _better(step, _summed(device, host, measured.steps), measured.steps, kept)
+        if account.device != CPU:
+            step = _better(step, _summed(device, host, its_steps), its_steps, kept)
         models.append(
             RunModel(
-                load,
+                its_steps,
                 step,
                 device,
                 host,
@@ -188,9 +190,45 @@ def models_of(
                 None if account.steps is None or account.steps.phases == 0.0 else account.steps.phases,
                 overlaps(measured),
                 own.period(overlaps(measured), kept),
+                (np.inf, np.inf) if account.steps is None else _captured(account.steps, its_steps),
             )
         )
     return models[0], models[1]
+
+
+def _captured(costs: StepCosts, steps: Steps) -> tuple[float, float]:
+    """(of steps that only decode, of steps that prefill) the tokens up to which graphs replay; infinite where traced
+    steps that were replayed and others overlap in size, or one kind is missing."""
+    load, known = trace_load(costs)
+    tokens, replayed = load.decode + load.prefill_tokens, costs.replayed[known] > 0
+    own = steps.load.decode + steps.load.prefill_tokens
+    found = []
+    for prefills in (False, True):
+        kind = (load.prefill_tokens > 0) == prefills
+        within, beyond = tokens[kind & replayed], tokens[kind & ~replayed]
+        if len(within) and len(beyond) and within.max() < beyond.min():
+            rows = ((steps.load.prefill_tokens > 0) == prefills) & (own >= within.max()) & (own <= beyond.min())
+            found.append(
+                _jump(within.max(), beyond.min(), own[rows], None if steps.seconds is None else steps.seconds[rows])
+            )
+        else:
+            found.append(float(np.inf))
+    return found[0], found[1]
+
+
+def _jump(low: float, high: float, tokens: Floats, seconds: Floats | None) -> float:
+    """Where between two sizes the time of the run's own steps jumps; halfway where too few lie there."""
+    if seconds is None or len(np.unique(tokens)) < _ENOUGH_SIZES:
+        return 0.5 * (low + high)
+    best = (float(np.inf), 0.0)
+    sizes = np.unique(tokens)
+    for one, two in zip(sizes[:-1].tolist(), sizes[1:].tolist(), strict=True):
+        parts = seconds[tokens <= one], seconds[tokens >= two]
+        best = min(best, (sum(float(((part - part.mean()) ** 2).sum()) for part in parts), 0.5 * (one + two)))
+    return best[1]
+
+
+_ENOUGH_SIZES: Final = 4
 
 
 def _beyond(pair: tuple[Measured, Measured], devices: list[dict[Component, Shape]]) -> float:

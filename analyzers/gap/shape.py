@@ -102,6 +102,11 @@ class Load:
             self._weighted[name] = replace(self.rows(first), weight=summed)
         return self._weighted[name]
 
+    def gathered(self, values: Floats) -> Floats:
+        """Values of the steps, added up by weight, for each row of ``weighted``."""
+        first, inverse = self._alike
+        return np.bincount(inverse, self.weight * values, minlength=len(first)).astype(np.float64)
+
     def rows(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Load:
         """The chosen steps."""
         return Load(*(getattr(self, f)[chosen] for f in self.__dataclass_fields__))
