@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from profiler.analyzers.identity import engine_of
-from profiler.analyzers.knobs import EFFECTS, Effect, NotPredictable, Situation, Value
+from profiler.analyzers.knobs import Effect, NotPredictable, Situation, Value
+from profiler.analyzers.knobs_on_cpu import effect_of, ineffective
 from profiler.analyzers.limits import limits_of
 from profiler.analyzers.metrics import higher_is_better, metrics_of
 from profiler.analyzers.predict import Known, Outlook, glance, outlook, situation_of
@@ -39,7 +40,7 @@ def recommend(
 
     Raises NotPredictable where the run lacks what any prediction needs, or does not measure ``metric``.
     """
-    situation = situation_of(run, other)
+    situation = situation_of(run, other, engine=engine)
     own = outlook(situation, {})
     reasons: dict[str, str] = {}
     rows = _ranked(situation, own, engine, metric, slo, reasons)
@@ -55,6 +56,7 @@ def recommend(
         verdict=_verdict(rows, metric, engine),
         advice=_advice(situation, knobs, {row.knob for row in rows}),
         limits=limits_of(situation.measured),
+        without_effect=ineffective(situation),
         not_predicted=reasons,
     )
 
@@ -63,7 +65,7 @@ def recommended(
     run: Run, engine: Engine, other: Run | None, metric: str, slo: Mapping[str, float] | None, known: Known
 ) -> tuple[Recommendation, ...]:
     """The knobs alone, best first; ``known`` as for ``situation_of``. Raises like ``recommend``."""
-    situation = situation_of(run, other, known)
+    situation = situation_of(run, other, known, engine)
     return _ranked(situation, outlook(situation, {}), engine, metric, slo, {})
 
 
@@ -81,9 +83,9 @@ def _ranked(
     run = situation.measured.run
     found: list[tuple[float, Recommendation]] = []
     for knob in engine.knobs if engine is not None else ():
-        effect = EFFECTS.get(knob.name)
-        if effect is None:
-            continue
+        effect = effect_of(situation, knob.name)
+        if effect is None or knob.name in situation.elsewhere.values():
+            continue  # what another of its knobs is on this device is offered as that one
         try:
             best = _best(situation, effect, metric, slo)
         except NotPredictable as reason:
@@ -98,7 +100,7 @@ def _ranked(
 
 def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other: Run | None = None) -> WhatIfDocument:
     """The metrics under ``settings`` (knob by its shared name). Raises NotPredictable with the reason."""
-    seen = outlook(situation_of(run, other), settings)
+    seen = outlook(situation_of(run, other, engine=engine), settings)
     knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
     return WhatIfDocument(
         schema=WHATIF_SCHEMA,
@@ -110,6 +112,7 @@ def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other
         predicted=dict(seen.predicted),
         error=dict(seen.error),
         extrapolated=seen.extrapolated,
+        notes=seen.notes,
     )
 
 
@@ -181,6 +184,8 @@ def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Ou
         if name in SHOWN and abs(prediction.change) >= WORTH
     )
     why = f"{effect.title}: {others}. Its price: {effect.trade}."
+    for note in seen.notes:
+        why += f" {note[0].upper()}{note[1:]}."
     if seen.extrapolated:
         why += " Extrapolated: steps would carry what this run has not seen."
     return Recommendation(

@@ -35,7 +35,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 class RecommendationDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that ``recommend`` found for one run. ``error`` is the replay's relative error on the run's own
-    metrics, ``not_predicted`` why a knob has no prediction."""
+    metrics, ``not_predicted`` why a knob has no prediction, ``without_effect`` why one changes nothing here."""
 
     schema: str
     run: str
@@ -48,10 +48,12 @@ class RecommendationDocument(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[Advice, ...]
     limits: tuple[Limit, ...]
     not_predicted: dict[str, str]
+    without_effect: dict[str, str] = {}
 
 
 class WhatIfDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The metrics of one run under other settings. ``predicted`` are relative changes with 95% intervals."""
+    """The metrics of one run under other settings. ``predicted`` are relative changes with 95% intervals, and
+    ``notes`` say how they are meant."""
 
     schema: str
     run: str
@@ -62,3 +64,4 @@ class WhatIfDocument(msgspec.Struct, frozen=True, kw_only=True):
     predicted: dict[str, Prediction]
     error: dict[str, float]
     extrapolated: bool
+    notes: tuple[str, ...] = ()
