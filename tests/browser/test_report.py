@@ -137,6 +137,25 @@ def test_it_prints(page: chromium.Page, tmp_path: Path, shots: Path) -> None:
     assert page.complaints == []
 
 
+def test_figures_out_of_sight_are_drawn_later_and_on_paper(page: chromium.Page, tmp_path: Path) -> None:
+    page.call("Emulation.setDeviceMetricsOverride", width=1280, height=300, deviceScaleFactor=1, mobile=False)
+    path = tmp_path / "report.html"
+    path.write_text(to_html(documents.pair()), encoding="utf-8")
+    page.open(path)
+    every = "[...document.querySelectorAll('.plot')]"
+    waiting = f"{every}.filter((e) => e.clientWidth > 0 && !e.querySelector('.main-svg')).length"
+    deadline = time.monotonic() + 30
+    while page.evaluate(waiting):
+        assert time.monotonic() < deadline, "a figure was never drawn"
+        page.settle()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(f"{every}.every((e) => e.querySelector('.main-svg'))")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    heights = page.evaluate(f"{every}.map((e) => [e.clientHeight, parseFloat(e.style.minHeight)])")
+    assert heights and all(least > 0 and (high == 0 or high >= least) for high, least in heights)
+    assert page.complaints == []
+
+
 def test_hostile_names_are_text(page: chromium.Page, tmp_path: Path) -> None:
     show(page, documents.hostile(), tmp_path)
 
