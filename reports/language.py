@@ -24,6 +24,8 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 _SENTENCES: Final = re.compile(r"(?<=[.!?])\s+(?=\S)")
 # Places that take clauses; every other takes what stands within one.
 _SPANNING: Final = frozenset({"summary", "list", "detail", "text"})
+# Places that take nothing but a number.
+_NUMBERS: Final = frozenset({"count", "total"})
 # The table of what reports say themselves: they fill its places, so none of it is a pattern.
 _OWN: Final = "page.tsv"
 _ASIDE: Final = re.compile(r"(.+) \((.+)\)")
@@ -142,10 +144,12 @@ def _pattern(key: str, target: str) -> _Pattern:
     names: set[str] = set()
     text = re.escape(literals[0])
     for name, literal in zip(parts[1::2], literals[1:], strict=True):
-        inside = ".+?" if name in _SPANNING else "(?:(?!; ).)+?"
+        inside = r"[\d.,]+" if name in _NUMBERS else ".+?" if name in _SPANNING else "(?:(?!; ).)+?"
         text += (f"(?P={name})" if name in names else f"(?P<{name}>{inside})") + re.escape(literal)
         names.add(name)
     letters = sum(character.isalpha() for literal in literals for character in literal)
+    if names and names <= _NUMBERS:
+        letters += _LETTERS  # no sentence can be taken for it
     return _Pattern(re.compile(text), max(literals, key=len), target.removesuffix("。"), letters)
 
 
