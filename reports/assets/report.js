@@ -45,6 +45,19 @@
     element.style.minHeight = `${figure.layout.height}px`; // nothing below it moves when it is drawn
     coming.observe(element);
   }
+  // A bar leads to its evidence; the table below has the same links for the keyboard.
+  for (const [id, { targets }] of figures) {
+    if (!targets) continue;
+    const element = document.getElementById(id);
+    element.classList.add("leads");
+    element.addEventListener("click", (event) => {
+      const away = (label) => { const { top, bottom } = label.getBoundingClientRect(); return Math.abs((top + bottom) / 2 - event.clientY); };
+      const labels = all(".ytick text", element);
+      const place = targets[labels.indexOf(labels.reduce((best, label) => (away(label) < away(best) ? label : best)))];
+      if (place) { location.hash = place; document.getElementById(place).focus({ preventScroll: true }); }
+    });
+  }
+
   const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
   function rest() {
     const [id] = [...waited].filter((one) => document.getElementById(one).clientWidth > 0);
