@@ -24,13 +24,15 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound in closed form that no setting passes. ``value`` is in ``unit``; ``now`` is where the run is."""
+    """A bound in closed form that no setting passes: a ceiling, or a floor where ``floor`` is true. ``value`` is in
+    ``unit``; ``now`` is where the run is."""
 
     name: str
     value: float
     now: float | None
     unit: str
     how: str
+    floor: bool = False
 
 
 class RecommendationDocument(msgspec.Struct, frozen=True, kw_only=True):

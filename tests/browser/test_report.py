@@ -93,7 +93,9 @@ def test_a_bar_and_its_row_lead_to_the_evidence(page: chromium.Page, tmp_path: P
     assert page.evaluate("document.activeElement.querySelector('h4').textContent").startswith("batching")
     visible = "document.getElementById('metric-0-batching').getBoundingClientRect().top"
     assert 0 <= page.evaluate(visible) < page.evaluate("innerHeight")
-    links = page.evaluate("[...document.querySelectorAll('.panel.chosen a.evidence')].map((e) => e.getAttribute('href'))")
+    links = page.evaluate(
+        "[...document.querySelectorAll('.panel.chosen a.evidence')].map((e) => e.getAttribute('href'))"
+    )
     assert "#metric-0-batching" in links
     assert page.evaluate("[...document.querySelectorAll('a.evidence')].every((e) => document.querySelector(e.hash))")
     assert page.complaints == []

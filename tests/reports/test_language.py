@@ -15,12 +15,14 @@ from profiler.analyzers.checking import check
 from profiler.analyzers.compared_loads import curves
 from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.fairness.rules import RULES
+from profiler.analyzers.flames import Kinds, compared, flames_of
 from profiler.analyzers.inspection import inspect
 from profiler.analyzers.recommend import recommend, whatif
 from profiler.analyzers.run_names import told_apart
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports import wording
 from profiler.reports.check import print_check, to_check_markdown
+from profiler.reports.flamegraph import to_flamegraph_html
 from profiler.reports.goodput import print_goodput, to_goodput_markdown
 from profiler.reports.goodput_html import to_goodput_html
 from profiler.reports.html import to_html
@@ -87,6 +89,16 @@ def test_every_rule_and_curve_has_a_translation(case: str, lab: Lab) -> None:
         lambda _: to_goodput_html(loads),
     )
     assert missed(*drawing) == set()
+
+
+@pytest.mark.parametrize("kind", ["gpu", "host"])
+def test_a_flamegraph_has_a_translation(kind: Kinds, lab: Lab) -> None:
+    pair = lab("tp-slow-comm")
+    one, two = flames_of(pair.a, kind), flames_of(pair.b, kind)
+    assert one is not None and two is not None
+    alone = missed(lambda _: to_flamegraph_html(one, ("run-A",), ""))
+    both = compared(one, two, (1.0, 1.0))
+    assert alone | missed(lambda _: to_flamegraph_html(both, ("run-A", "run-B"), "an output token")) == set()
 
 
 @pytest.mark.parametrize("case", ["small-kv", "throttled", "tp-slow-comm", "prefix-cache-off"])
