@@ -196,7 +196,7 @@ def _kept(own: Mapping[str, float], changes: Mapping[str, float], slo: Mapping[s
 
 
 def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Outlook) -> Recommendation:
-    current = run.fact(f"setting.{knob.name}")
+    current = run.fact(f"setting.{effect.knob}")
     spelled = knob.spelled(value)
     numeric = not isinstance(value, bool) and bool(knob.flags)
     others = ", ".join(
@@ -211,7 +211,7 @@ def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Ou
         why += " Extrapolated: steps would carry what this run has not seen."
     return Recommendation(
         run=run.name,
-        knob=knob.name,
+        knob=effect.knob,
         flag=knob.flags[0] if numeric else spelled,
         current=None if current is None else _shown(current),
         to=_shown(value) if numeric else None,

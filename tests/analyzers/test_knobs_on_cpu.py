@@ -67,7 +67,7 @@ def test_what_a_compiled_run_can_not_tell_is_refused() -> None:
 
 def test_the_advice_names_the_flag_with_its_bounds_and_what_is_without_effect() -> None:
     document = recommend(run("eager"), VLLM)
-    row = next(row for row in document.recommendations if row.knob == "cuda_graph")
+    row = next(row for row in document.recommendations if row.knob == "compile")
     assert row.flag == "--no-enforce-eager"
     assert row.why.startswith("compilation") and "Bounds and no estimate" in row.why
     assert set(document.without_effect) == {"overlap"}

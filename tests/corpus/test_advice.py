@@ -43,7 +43,7 @@ def test_what_is_recommended_gains_and_follows_the_guide(name: str) -> None:
     ("name", "knob"),
     [
         ("vllm-sequences/max-num-seqs-2", "max_num_seqs"), ("vllm-vs-sglang/vllm-seqs4", "max_num_seqs"),
-        ("vllm-budget/max-num-batched-tokens-64", "token_budget"), ("vllm-compile/eager", "cuda_graph"),
+        ("vllm-budget/max-num-batched-tokens-64", "token_budget"), ("vllm-compile/eager", "compile"),
     ],
 )  # fmt: skip
 def test_the_knob_that_held_a_run_back_comes_first(name: str, knob: str) -> None:
