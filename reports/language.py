@@ -63,7 +63,7 @@ def said(text: str, **values: str) -> str:
 def named(text: str) -> str:
     """The same for what may be a name or a value of a file, which has no translation: then it stays as it is."""
     language = _chosen.get()
-    return text if language == "en" else catalogue(language).find(text) or text
+    return text if language == "en" else catalogue(language).name(text)
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,13 @@ class Catalogue:
         found = self.find(text)
         if found is None and _PROSE.search(text):
             self.missed.add(text)
+        return text if found is None else found
+
+    def name(self, text: str) -> str:
+        """The translation of what may be data: nothing of it is noted as missing."""
+        before = set(self.missed)
+        found = self.find(text)
+        self.missed &= before
         return text if found is None else found
 
     def find(self, text: str) -> str | None:
