@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import numpy as np
 
 from profiler.analyzers.device import DeviceAccount
+from profiler.analyzers.device_figures import roofs_of
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.metrics import samples
 from profiler.model.diagnosis import Curve, RoleRow
@@ -15,6 +17,9 @@ from profiler.model.requests import Floats
 # Points a line: more can't be seen.
 POINTS: Final = 120
 _QUANTILES: Final = tuple(range(1, 100))
+_IN_LAYERS: Final = frozenset(
+    {"norm", "qkv", "qk_norm", "rope", "kv_write", "attention", "out", "router", "experts", "mlp"}
+)
 _LATENCIES: Final = (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "end-to-end latency"))
 
 
@@ -85,12 +90,34 @@ def _binned(at: Floats, values: Floats) -> tuple[tuple[float, ...], tuple[float,
     return tuple(middle[rows].tolist()), tuple((total[rows] / count[rows]).tolist())
 
 
-def role_rows(a: DeviceAccount | None, b: DeviceAccount | None) -> tuple[RoleRow, ...]:
+def role_rows(a: Measured | None, b: Measured | None) -> tuple[RoleRow, ...]:
     """Device seconds a step by role in the model, the longest first; none where neither trace shows roles."""
-    sides = [_roles(account) for account in (a, b)]
-    names = dict.fromkeys(name for side in sides for name in side)
-    rows = [RoleRow(role=name, a_seconds=sides[0].get(name), b_seconds=sides[1].get(name)) for name in names]
+    accounts = [None if run is None else run.traced for run in (a, b)]
+    sides = [_roles(account) for account in accounts]
+    layers = [_by_layer(account, side) for account, side in zip(accounts, sides, strict=True)]
+    shares = [
+        {} if run is None or run.traced is None else {roof.role: roof.share for roof in roofs_of(run.run, run.traced)}
+        for run in (a, b)
+    ]
+    rows = [
+        RoleRow(
+            role=name,
+            a_seconds=sides[0].get(name),
+            b_seconds=sides[1].get(name),
+            a_layer=layers[0].get(name),
+            b_layer=layers[1].get(name),
+            a_roofline=shares[0].get(name),
+            b_roofline=shares[1].get(name),
+        )
+        for name in dict.fromkeys(name for side in sides for name in side)
+    ]
     return tuple(sorted(rows, key=lambda row: -max(row.a_seconds or 0.0, row.b_seconds or 0.0)))
+
+
+def _by_layer(account: DeviceAccount | None, seconds: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of one layer, of the roles that each has; the norm behind the last layer counts with them."""
+    layers = None if account is None else account.layers
+    return {role: value / layers for role, value in seconds.items() if role in _IN_LAYERS} if layers else {}
 
 
 def _roles(account: DeviceAccount | None) -> dict[str, float]:

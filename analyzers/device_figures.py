@@ -7,13 +7,13 @@ from typing import Final
 
 from profiler.analyzers.communication_figures import aligned, communication_figures
 from profiler.analyzers.device import DeviceAccount
-from profiler.analyzers.device_view import DeviceView
+from profiler.analyzers.device_view import CPU, DeviceView
 from profiler.analyzers.figure_rows import FigureRows
 from profiler.analyzers.graphs import MODES, misses, padding
 from profiler.analyzers.joined_path import TRANSFER, JoinedPath
 from profiler.analyzers.kept import kept_joined
 from profiler.analyzers.micro_batches import micro_batch_figures
-from profiler.analyzers.roofline import Device, Shape, device_of, roofs, shape_of
+from profiler.analyzers.roofline import Device, Roof, device_of, roofs, shape_of
 from profiler.analyzers.speculation import speculation_figures
 from profiler.model.fact import Fact
 from profiler.model.inspection import Figure
@@ -29,11 +29,9 @@ def device_figures(
 ) -> tuple[Figure, ...]:
     """Every figure that the traces of a run carry; ``views`` gives a trace's."""
     found: list[Figure] = []
-    ranks = _whole(run.facts, "setting.tensor_parallel") or 1
-    shape = shape_of(run.facts)
     for account in accounts:
         found += _graphs(run.facts, account, account.source)
-        found += _roofline(run, account, shape, ranks, account.source)
+        found += _roofline(run, account, account.source)
         found += _path(account, account.source)
         if account.speculation is not None:
             found += speculation_figures(account.speculation, account.source)
@@ -96,12 +94,12 @@ def _sizes(facts: Mapping[str, Fact[object]]) -> tuple[int, ...]:
     return tuple(size for size in fact.value if isinstance(size, int) and not isinstance(size, bool))
 
 
-def _roofline(run: Run, account: DeviceAccount, shape: Shape | None, ranks: int, source: str) -> list[Figure]:
+def _roofline(run: Run, account: DeviceAccount, source: str) -> list[Figure]:
     costs = account.steps
-    if account.device == "cpu" or not account.roles or costs is None:
+    if account.device == CPU or not account.roles or costs is None:
         return []
     rows = FigureRows("roofline", source)
-    device = _device(run, account)
+    shape, device = shape_of(run.facts), _device(run, account)
     missing = [
         text
         for text, lacking in (
@@ -113,17 +111,30 @@ def _roofline(run: Run, account: DeviceAccount, shape: Shape | None, ranks: int,
     if shape is None or device is None:
         rows.add("share of the roofline", None, "fraction", f"needs {' and '.join(missing)}")
         return rows.rows
-    steps = [
-        (label, {role: float(values[i]) for role, values in costs.roles.items()})
-        for i, label in enumerate(costs.spans.labels)
-    ]
-    for roof in roofs(device, shape, steps, ranks):
+    for roof in roofs_of(run, account):
         limit = "at its limit" if roof.at_limit else f"{roof.seconds - roof.floor:.3g} s above the least"
         rows.add(f"{roof.role}: share of the roofline", roof.share, "fraction",
                  f"{roof.bound} bound on {device.name}; {limit}")  # fmt: skip
     if shape.layers != account.layers:
         rows.add("layers found", account.layers, "count", f"the model has {shape.layers}")
     return rows.rows
+
+
+def roofs_of(run: Run, account: DeviceAccount) -> tuple[Roof, ...]:
+    """Each role of a device's steps against its roofline; none where the shape of the model, the peaks of the device or
+    the steps are not known."""
+    shape, device, costs = shape_of(run.facts), _device(run, account), account.steps
+    if shape is None or device is None or costs is None or account.device == CPU:
+        return ()
+    steps = [
+        (label, {role: float(values[i]) for role, values in costs.roles.items()})
+        for i, label in enumerate(costs.spans.labels)
+    ]
+    return roofs(device, shape, steps, _ranks(run))
+
+
+def _ranks(run: Run) -> int:
+    return _whole(run.facts, "setting.tensor_parallel") or 1
 
 
 def _device(run: Run, account: DeviceAccount) -> Device | None:

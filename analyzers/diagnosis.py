@@ -106,7 +106,7 @@ def diagnose(
             *_explained(b, repeats[1]),
             noise["output_throughput"].told,
         ),
-        roles=role_rows(a.traced, b.traced),
+        roles=role_rows(a, b),
         curves=(*curves_of(a, "a"), *curves_of(b, "b")),
         timelines=traced.timelines,
         moments=traced.moments,

@@ -8,7 +8,7 @@ the step time by something that the trace measured under the profiler, so they c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -32,25 +32,28 @@ class NotPredictable(Exception):
 class Turned:
     """A run with a knob turned. ``low`` and ``high`` bound the effect where the run leaves it open (else both are
     None); ``extrapolated`` says that the steps would carry what the run has not seen, ``midway`` that either bound is
-    as likely."""
+    as likely. ``notes`` say how it is meant."""
 
     player: Player
     low: Player | None = None
     high: Player | None = None
     extrapolated: bool = False
     midway: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Situation:
     """A run whose knob is turned; ``other`` is a run to take from what this one has not measured, and ``shown`` what
-    its files say. ``doubts`` are other step times that explain the run's own steps about as well."""
+    its files say. ``doubts`` are other step times that explain the run's own steps about as well. ``elsewhere`` names,
+    for knobs that are others on this device, the knob that each is; None where it is without effect."""
 
     measured: Measured
     player: Player
     other: Player | None = None
     doubts: tuple[StepCost, ...] = ()
     shown: Measured | None = None
+    elsewhere: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
 
 
 @dataclass(frozen=True)

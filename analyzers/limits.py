@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.played import rules_of
 from profiler.analyzers.metrics import metrics_of
-from profiler.analyzers.roofline import demands, device_of, shape_of
+from profiler.analyzers.roofline import Device, Shape, demands, device_of, shape_of
 from profiler.model.recommendation import Limit
 from profiler.model.steps import StepLabel
+
+TPOT: Final = "time per output token"
 
 
 def limits_of(measured: Measured) -> tuple[Limit, ...]:
@@ -74,13 +78,26 @@ def _decode_rate(measured: Measured) -> tuple[Limit, ...]:
         return ()
     batch = int(np.median(decode))
     ranks = int(measured.settings.get("tensor_parallel", 1.0))
-    asked = demands(shape, StepLabel(phase="decode", decode_requests=batch, decode_tokens=batch), ranks).values()
-    shortest = sum(max(d.bytes / device.memory, d.operations / device.operations(shape.weight_bytes)) for d in asked)
-    text = (
-        f"{batch:,} sequences / {shortest * 1e3:.3g} ms, the least that the weights take from the memory of "
-        f"{ranks} x {device.name} ({device.source}); attention left out"
+    least = _shortest(shape, device, batch, ranks), _shortest(shape, device, 1, ranks)
+    how = f"the least that the weights take from the memory of {ranks} x {device.name} ({device.source})"
+    metrics = metrics_of(measured.bench)
+    found = Limit(
+        name="output tokens/s at the usual batch",
+        value=batch / least[0],
+        now=metrics.get("output_throughput"),
+        unit="tokens/s",
+        how=f"{batch:,} sequences / {least[0] * 1e3:.3g} ms, {how}; attention left out",
     )
-    now = metrics_of(measured.bench).get("output_throughput")
+    if run.fact("setting.speculative") is not None:
+        return (found,)  # several tokens a step
+    alone = f"{how}, at one sequence a step; attention left out"
     return (
-        Limit(name="output tokens/s at the usual batch", value=batch / shortest, now=now, unit="tokens/s", how=text),
+        found,
+        Limit(name=TPOT, value=least[1], now=metrics.get("mean_tpot"), unit="s", how=alone, floor=True),
     )
+
+
+def _shortest(shape: Shape, device: Device, batch: int, ranks: int) -> float:
+    """Seconds below which no pure decode step of so many sequences is done."""
+    asked = demands(shape, StepLabel(phase="decode", decode_requests=batch, decode_tokens=batch), ranks).values()
+    return sum(max(d.bytes / device.memory, d.operations / device.operations(shape.weight_bytes)) for d in asked)

@@ -21,8 +21,10 @@ from profiler.analyzers.gap.replay import StepCost
 from profiler.analyzers.gap.shape import ENOUGH_STEPS, HINGES, fit
 from profiler.analyzers.gap.shares import shortened
 from profiler.analyzers.knobs import EFFECTS, NotPredictable, Situation, Turned, Value
+from profiler.analyzers.knobs_on_cpu import COMPILER, effect_of
 from profiler.analyzers.metrics import metrics_of
 from profiler.model.diagnosis import Prediction
+from profiler.model.extension import Engine
 from profiler.model.run import Run
 
 Known = tuple[Sequence[DeviceAccount] | None, Sequence[DeviceAccount] | None]
@@ -39,17 +41,21 @@ AS_GOOD: Final = 1.3
 @dataclass(frozen=True)
 class Outlook:
     """``predicted`` relative changes by metric, with intervals; ``metrics`` are the run's own. ``error`` is the
-    replay's relative error on each of them."""
+    replay's relative error on each of them. ``notes`` say how a prediction is meant."""
 
     metrics: Mapping[str, float]
     predicted: Mapping[str, Prediction]
     error: Mapping[str, float]
     extrapolated: bool
+    notes: tuple[str, ...] = ()
 
 
-def situation_of(run: Run, other: Run | None = None, known: Known = (None, None)) -> Situation:
+def situation_of(
+    run: Run, other: Run | None = None, known: Known = (None, None), engine: Engine | None = None
+) -> Situation:
     """What a prediction starts from; ``other`` may show what this run has not measured. ``known`` are the accounts of
-    both, where they were made before. Raises NotPredictable, saying what the run lacks."""
+    both, where they were made before; ``engine`` is the run's, where it is known. Raises NotPredictable, saying what
+    the run lacks."""
     measured, player = _played(run, known[0])
     shown = None
     if other is not None:
@@ -58,7 +64,8 @@ def situation_of(run: Run, other: Run | None = None, known: Known = (None, None)
         except NotPredictable:
             shown = None
     theirs, account = (None, None) if shown is None else (shown[1], shown[0])
-    return Situation(measured, shortened(player), theirs, _doubts(measured), account)
+    elsewhere = engine.on_cpu if engine is not None and measured.device == "cpu" else {}
+    return Situation(measured, shortened(player), theirs, _doubts(measured), account, elsewhere)
 
 
 def _doubts(measured: Measured) -> tuple[StepCost, ...]:
@@ -132,7 +139,7 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
         half += AT_LEAST + starts * (1.0 + change)
         low, high = min(changes) - half, max(changes) + half
         predicted[metric] = Prediction(change=change, interval=(max(low, -1.0), high))
-    return Outlook(measured, predicted, errors, turned.extrapolated)
+    return Outlook(measured, predicted, errors, turned.extrapolated, turned.notes)
 
 
 def _with(player: Player, cost: StepCost) -> Player:
@@ -144,9 +151,9 @@ def _with(player: Player, cost: StepCost) -> Player:
 def _turned(situation: Situation, settings: Mapping[str, Value]) -> Turned:
     total = Turned(situation.player)
     for knob, value in settings.items():
-        effect = EFFECTS.get(knob)
+        effect = effect_of(situation, knob)
         if effect is None:
-            known = ", ".join(sorted(EFFECTS))
+            known = ", ".join(sorted((*EFFECTS, COMPILER.knob)))
             raise NotPredictable(f"the effect of {knob} can't be predicted; known are {known}")
         one = effect.turn(replace(situation, player=total.player), value)
         low = high = None
@@ -159,5 +166,6 @@ def _turned(situation: Situation, settings: Mapping[str, Value]) -> Turned:
             None if high is None else high.high or high.player,
             total.extrapolated or one.extrapolated,
             total.midway or one.midway,
+            (*total.notes, *one.notes),
         )
     return total

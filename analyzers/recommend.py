@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profiler.analyzers.identity import engine_of
-from profiler.analyzers.knobs import EFFECTS, Effect, NotPredictable, Situation, Value
-from profiler.analyzers.limits import limits_of
+from profiler.analyzers.knobs import Effect, NotPredictable, Situation, Value
+from profiler.analyzers.knobs_on_cpu import effect_of, ineffective
+from profiler.analyzers.limits import TPOT, limits_of
 from profiler.analyzers.metrics import higher_is_better, metrics_of
 from profiler.analyzers.predict import Known, Outlook, glance, outlook, situation_of
 from profiler.analyzers.symptoms import symptoms_of
@@ -17,6 +18,7 @@ from profiler.model.recommendation import (
     RECOMMENDATION_SCHEMA,
     WHATIF_SCHEMA,
     Advice,
+    Limit,
     RecommendationDocument,
     WhatIfDocument,
 )
@@ -24,6 +26,8 @@ from profiler.model.run import Run
 
 # Smaller gains than this are not worth a restart.
 WORTH: Final = 0.02
+# An interval that reaches as far down says nothing: no advice rests on it.
+NOTHING_LEFT: Final = -0.95
 SHOWN: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e2e")
 _SLO: Final = {"ttft": "mean_ttft", "tpot": "mean_tpot", "e2e": "mean_e2e"}
 
@@ -39,11 +43,12 @@ def recommend(
 
     Raises NotPredictable where the run lacks what any prediction needs, or does not measure ``metric``.
     """
-    situation = situation_of(run, other)
+    situation = situation_of(run, other, engine=engine)
     own = outlook(situation, {})
     reasons: dict[str, str] = {}
     rows = _ranked(situation, own, engine, metric, slo, reasons)
     knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
+    limits = limits_of(situation.measured)
     return RecommendationDocument(
         schema=RECOMMENDATION_SCHEMA,
         run=run.name,
@@ -52,9 +57,10 @@ def recommend(
         metrics=dict(own.metrics),
         error=dict(own.error),
         recommendations=rows,
-        verdict=_verdict(rows, metric, engine),
+        verdict=_impossible(slo or {}, limits) or _verdict(rows, metric, engine),
         advice=_advice(situation, knobs, {row.knob for row in rows}),
-        limits=limits_of(situation.measured),
+        limits=limits,
+        without_effect=ineffective(situation),
         not_predicted=reasons,
     )
 
@@ -63,7 +69,7 @@ def recommended(
     run: Run, engine: Engine, other: Run | None, metric: str, slo: Mapping[str, float] | None, known: Known
 ) -> tuple[Recommendation, ...]:
     """The knobs alone, best first; ``known`` as for ``situation_of``. Raises like ``recommend``."""
-    situation = situation_of(run, other, known)
+    situation = situation_of(run, other, known, engine)
     return _ranked(situation, outlook(situation, {}), engine, metric, slo, {})
 
 
@@ -81,9 +87,9 @@ def _ranked(
     run = situation.measured.run
     found: list[tuple[float, Recommendation]] = []
     for knob in engine.knobs if engine is not None else ():
-        effect = EFFECTS.get(knob.name)
-        if effect is None:
-            continue
+        effect = effect_of(situation, knob.name)
+        if effect is None or knob.name in situation.elsewhere.values():
+            continue  # what another of its knobs is on this device is offered as that one
         try:
             best = _best(situation, effect, metric, slo)
         except NotPredictable as reason:
@@ -98,7 +104,7 @@ def _ranked(
 
 def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other: Run | None = None) -> WhatIfDocument:
     """The metrics under ``settings`` (knob by its shared name). Raises NotPredictable with the reason."""
-    seen = outlook(situation_of(run, other), settings)
+    seen = outlook(situation_of(run, other, engine=engine), settings)
     knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
     return WhatIfDocument(
         schema=WHATIF_SCHEMA,
@@ -110,6 +116,7 @@ def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other
         predicted=dict(seen.predicted),
         error=dict(seen.error),
         extrapolated=seen.extrapolated,
+        notes=seen.notes,
     )
 
 
@@ -139,7 +146,7 @@ def _best(
     """The candidate that gains most and keeps the SLO; None where none is worth it. Raises NotPredictable where no
     candidate can be predicted."""
     candidates = effect.candidates(situation)
-    best: tuple[float, Value] | None = None
+    gains: list[tuple[float, Value]] = []
     refused: NotPredictable | None = None
     own = metrics_of(situation.measured.bench)
     for value in candidates:
@@ -149,13 +156,30 @@ def _best(
             refused = reason
             continue
         gain = _gain(changes[metric], metric)
-        if gain >= WORTH and _kept(own, changes, slo) and (best is None or gain > best[0]):
-            best = gain, value
-    if best is None:
-        if refused is not None and len(candidates) == 1:
-            raise refused
-        return None
-    return best[1], outlook(situation, {effect.knob: best[1]})
+        if gain >= WORTH and _kept(own, changes, slo):
+            gains.append((gain, value))
+    # A closer look may see less in a value than the glance, or nothing at all.
+    for _, value in sorted(gains, key=lambda item: -item[0]):
+        seen = outlook(situation, {effect.knob: value})
+        low, _ = seen.predicted[metric].interval
+        if _gain(seen.predicted[metric].change, metric) < WORTH:
+            continue
+        if "throughput" in metric and low <= 0.0 and _lowers(situation.measured.run, effect.knob, value):
+            continue  # every guide says to raise a limit for throughput: against it only what is sure
+        if seen.extrapolated and higher_is_better(metric) and low <= NOTHING_LEFT:
+            refused = NotPredictable("outside what this run has seen, where all may be lost as well as much be gained")
+            continue
+        return value, seen
+    if refused is not None and (gains or len(candidates) == 1):
+        raise refused
+    return None
+
+
+def _lowers(run: Run, knob: str, value: Value) -> bool:
+    """Whether a value is below the limit in force."""
+    current = run.fact(f"setting.{knob}")
+    numbers = [x for x in (value, current) if isinstance(x, int | float) and not isinstance(x, bool)]
+    return len(numbers) == 2 and numbers[0] < numbers[1]
 
 
 def _gain(change: float, metric: str) -> float:
@@ -172,7 +196,7 @@ def _kept(own: Mapping[str, float], changes: Mapping[str, float], slo: Mapping[s
 
 
 def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Outlook) -> Recommendation:
-    current = run.fact(f"setting.{knob.name}")
+    current = run.fact(f"setting.{effect.knob}")
     spelled = knob.spelled(value)
     numeric = not isinstance(value, bool) and bool(knob.flags)
     others = ", ".join(
@@ -181,11 +205,13 @@ def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Ou
         if name in SHOWN and abs(prediction.change) >= WORTH
     )
     why = f"{effect.title}: {others}. Its price: {effect.trade}."
+    for note in seen.notes:
+        why += f" {note[0].upper()}{note[1:]}."
     if seen.extrapolated:
         why += " Extrapolated: steps would carry what this run has not seen."
     return Recommendation(
         run=run.name,
-        knob=knob.name,
+        knob=effect.knob,
         flag=knob.flags[0] if numeric else spelled,
         current=None if current is None else _shown(current),
         to=_shown(value) if numeric else None,
@@ -207,6 +233,17 @@ def _verdict(rows: tuple[Recommendation, ...], metric: str, engine: Engine | Non
     return f"{text}: {metric} {prediction.change:+.0%} predicted" + (
         "." if sure else "; the interval holds no change too."
     )
+
+
+def _impossible(slo: Mapping[str, float], limits: Sequence[Limit]) -> str:
+    """A goal below a floor is out of reach of any setting; empty where none is known to be."""
+    for limit in limits:
+        if limit.name == TPOT and slo.get("tpot", limit.value) < limit.value:
+            return (
+                f"Impossible: a TPOT within {slo['tpot'] * 1e3:.3g} ms, where no step is shorter than "
+                f"{limit.value * 1e3:.3g} ms: {limit.how}."
+            )
+    return ""
 
 
 def _advice(situation: Situation, knobs: Mapping[str, Knob], predicted: set[str]) -> tuple[Advice, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from profiler.analyzers.flames import Flames, Frame, pruned
 from profiler.reports import numbers
+from profiler.reports.language import said
 from profiler.reports.page import Drawn, asset, embedded, fragment, whole
 from profiler.reports.safe_text import plain
 
@@ -17,12 +18,18 @@ SMALLEST: Final = 0.0001
 _LONGEST_NAME: Final = 240
 _IN_TABLE: Final = 200
 _LAYER: Final = re.compile(r"layer (\d+)$")
+_WORDS: Final = {
+    "one": "{name}: {own}, {share}",
+    "two": "{name}: {first} in {a}, {second} in {b}",
+    "found": "{count} boxes, {share}",
+}
 _UNITS: Final = {"seconds": "s", "samples": "samples", "bytes": "bytes", "units": ""}
 
 
 def to_flamegraph_html(flames: Flames, names: tuple[str, ...], per: str) -> str:
     """The page. ``names`` are the run's, or both runs' where it is a difference; values are divided by ``per``."""
     root, left = pruned(flames.root, SMALLEST)
+    per = said(per) if per else per
     different = len(names) > 1
     data = _data(root, different)
     unit = _UNITS[flames.unit]
@@ -36,7 +43,11 @@ def to_flamegraph_html(flames: Flames, names: tuple[str, ...], per: str) -> str:
     ]
     content = fragment(
         "flamegraph.html.j2",
-        data=embedded(data | {"unit": unit, "per": per, "names": [plain(name) for name in names]}),
+        data=embedded(
+            data
+            | {"unit": unit, "per": per, "names": [plain(name) for name in names]}
+            | {"words": {word: said(text) for word, text in _WORDS.items()}}
+        ),
         different=different,
         names=names,
         rows=rows[:_IN_TABLE],
@@ -44,15 +55,15 @@ def to_flamegraph_html(flames: Flames, names: tuple[str, ...], per: str) -> str:
         per=per,
         boxes=len(data["name"]),
     )
-    title = " against ".join(names)
-    head = fragment("flamegraph_head.html.j2", title=title, what=flames.title, different=different, names=names)
+    title = names[0] if not different else said("{a} against {b}", a=names[0], b=names[1])
+    head = fragment("flamegraph_head.html.j2", title=title, what=said(flames.title), different=different, names=names)
     return whole(
         kind="Flamegraph",
         title=title,
         head=head,
         sections=[Drawn("flamegraph", "Flamegraph", content)],
         scripts=[asset("report.js"), asset("canvas.js"), asset("flamegraph.js")],
-        left_out=(f"{left:,} boxes below {SMALLEST:.2%}",) if left else (),
+        left_out=(said("{n} boxes below {share}", n=f"{left:,}", share=f"{SMALLEST:.2%}"),) if left else (),
     )
 
 

@@ -8,15 +8,18 @@ from rich.text import Text
 
 from profiler.model.goodput import Goodput
 from profiler.reports.goodput_tables import Lines, objective, tables
+from profiler.reports.language import said
 from profiler.reports.markdown import escape, table
 from profiler.reports.safe_text import plain
+from profiler.reports.translated import translated_goodput
 
 
 def print_goodput(document: Goodput, console: Console, verbose: bool) -> None:
     """The headline, the tables, and what is not known; ``verbose`` adds the problems of the files."""
+    document = translated_goodput(document)
     console.print(Text(plain(document.headline), "bold"))
     if document.slo:
-        console.print(Text(f"SLO: {objective(document)}; of requests sent, failed ones are misses."))
+        console.print(Text(_slo(document)))
     for one in tables(document):
         console.print()
         console.print(Text(one.title, "bold cyan"))
@@ -26,6 +29,10 @@ def print_goodput(document: Goodput, console: Console, verbose: bool) -> None:
         console.print()
     for line in shown:
         console.print(Text(plain(line), "dim"))
+
+
+def _slo(document: Goodput) -> str:
+    return said("SLO: {objective}; of requests sent, failed ones are misses.", objective=objective(document))
 
 
 def _drawn(lines: Lines) -> Table:
@@ -39,9 +46,10 @@ def _drawn(lines: Lines) -> Table:
 
 def to_goodput_markdown(document: Goodput) -> str:
     """The same tables for a pull request."""
+    document = translated_goodput(document)
     blocks = [f"**{escape(document.headline)}**"]
     if document.slo:
-        blocks.append(f"SLO: {objective(document)}; of requests sent, failed ones are misses.")
+        blocks.append(_slo(document))
     for one in tables(document):
         body = [[escape(cell) for cell in row] for row in one.rows]
         heads = [escape(column) for column in one.columns]

@@ -8,10 +8,12 @@ from profiler.model.goodput import Goodput
 from profiler.reports.goodput_tables import objective, tables
 from profiler.reports.load_figures import load_figures
 from profiler.reports.page import Drawn, asset, fragment, whole
+from profiler.reports.translated import translated_goodput
 
 
 def to_goodput_html(document: Goodput) -> str:
     """The whole page: a curve a number, and every number as a table."""
+    document = translated_goodput(document)
     sections = [
         Drawn("curves", "Against load", fragment("load_curves.html.j2", figures=load_figures(document))),
         Drawn("tables", "The numbers", fragment("goodput_tables.html.j2", tables=tables(document))),

@@ -9,7 +9,9 @@ from markupsafe import Markup
 
 from profiler.model.inspection import Inspection
 from profiler.reports import numbers, wording
+from profiler.reports.language import said
 from profiler.reports.page import Drawn, asset, fragment, whole
+from profiler.reports.translated import translated_inspection
 
 # A page holds at most this many lines of one table; the JSON document holds all.
 _MOST: Final = 300
@@ -17,6 +19,7 @@ _MOST: Final = 300
 
 def to_inspection_html(inspection: Inspection) -> str:
     """The whole page. Long tables are cut, and the page says so."""
+    inspection = translated_inspection(inspection)
     cut: list[str] = []
     sections = [
         Drawn("files", "Files", _files(inspection, cut)),
@@ -46,20 +49,20 @@ def _table(
     if not rows:
         return Markup("")
     if len(rows) > _MOST:
-        cut.append(f"{len(rows) - _MOST:,} lines of {label.lower()}")
+        cut.append(said("{n} lines of {what}", n=f"{len(rows) - _MOST:,}", what=said(label).lower()))
     bars = [None] * len(rows) if shares is None else [100 * min(max(share, 0.0), 1.0) for share in shares]
     return fragment(
         "inspection_table.html.j2",
         captioned=shares is not None,
-        label=label,
-        columns=columns,
+        label=said(label),
+        columns=[said(column) for column in columns],
         rows=list(zip(rows, bars, strict=True))[:_MOST],
     )
 
 
 def _files(inspection: Inspection, cut: list[str]) -> Markup:
     rows = [
-        [f.path, f.format, numbers.quantity(f.bytes, "bytes"), "yes" if f.read else "no", f"{len(f.problems):,}"]
+        [f.path, f.format, numbers.quantity(f.bytes, "bytes"), said("yes" if f.read else "no"), f"{len(f.problems):,}"]
         for f in inspection.files
     ]
     return _table("Files", ["File", "Format", "Size", "Read", "Problems"], rows, cut)
@@ -68,7 +71,7 @@ def _files(inspection: Inspection, cut: list[str]) -> Markup:
 def _steps(inspection: Inspection) -> Markup:
     rows = [
         [
-            f"{s.source} (inferred)" if s.inferred else s.source,
+            said("{source} (inferred)", source=s.source) if s.inferred else s.source,
             *(f"{count:,}" for count in (s.steps, s.prefill, s.decode, s.mixed)),
             numbers.quantity(s.mean_sequences, ""),
             numbers.quantity(s.mean_seconds, "s"),
@@ -81,22 +84,23 @@ def _steps(inspection: Inspection) -> Markup:
 def _devices(inspection: Inspection, cut: list[str]) -> Markup:
     parts = []
     for device in inspection.devices:
-        title = f"{device.device} {device.name or ''}".strip() + f": {device.kernels:,} kernels in {device.trace}"
+        where = said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=device.trace)
+        title = f"{device.device} {device.name or ''}".strip() + f": {where}"
         window = device.window_seconds or float("nan")
-        buckets = [(f"busy: {name}", s) for name, s in device.categories.items()]
-        buckets += [(f"idle: {name}", s) for name, s in device.idle.items()]
+        buckets = [(f"{said('busy')}: {name}", s) for name, s in device.categories.items()]
+        buckets += [(f"{said('idle')}: {name}", s) for name, s in device.idle.items()]
         rows = [[name, numbers.quantity(s, "s"), numbers.percent(s / window)] for name, s in buckets]
         parts.append(_table(title, ["Bucket", "Time", "Of the window"], rows, cut, [s / window for _, s in buckets]))
         busy = device.busy_seconds or float("nan")
         if device.roles:
             rows = [[role, numbers.quantity(s, "s"), numbers.percent(s / busy)] for role, s in device.roles.items()]
-            label = f"Roles, {device.layers} layers: {title}"
+            label = said("Roles, {n} layers: {title}", n=str(device.layers), title=title)
             shares = [s / busy for s in device.roles.values()]
             parts.append(_table(label, ["Role", "Time", "Of the busy time"], rows, cut, shares))
         if device.captured:
             rows = [[name, numbers.quantity(s, "s"), numbers.percent(s / busy)] for name, s in device.captured.items()]
             shares = [s / busy for s in device.captured.values()]
-            label = f"Replayed work by the ranges that it was captured in: {title}"
+            label = said("Replayed work by the ranges that it was captured in: {title}", title=title)
             parts.append(_table(label, ["Captured in", "Time", "Of the busy time"], rows, cut, shares))
     return Markup("").join(parts)
 
@@ -110,7 +114,7 @@ def _totals(inspection: Inspection, cut: list[str]) -> Markup:
             [name, numbers.quantity(seconds, "s"), numbers.percent(seconds / whole_time)]
             for name, seconds in (*table.categories.items(), *table.largest.items())
         ]
-        title = f"{table.what} in {table.source} ({table.tool})"
+        title = said("{what} in {source} ({tool})", what=table.what, source=table.source, tool=table.tool)
         shares = [seconds / whole_time for seconds in (*table.categories.values(), *table.largest.values())]
         parts.append(_table(title, ["Category or name", "Time added up", "Of the total"], rows, cut, shares))
     return Markup("").join(parts)
@@ -140,7 +144,7 @@ def _trust(inspection: Inspection, cut: list[str]) -> Markup:
         [
             t.trace,
             t.check,
-            wording.NOT_KNOWN if t.passed is None else "pass" if t.passed else f"fail, so no {t.concerns}",
+            wording.trusted(t),
             t.detail,
         ]
         for t in inspection.trust
@@ -157,5 +161,5 @@ def _metrics(inspection: Inspection) -> Markup:
 
 
 def _problems(inspection: Inspection, cut: list[str]) -> Markup:
-    rows = [[p.severity, p.file, p.place or "", p.detail, f"{p.count:,}"] for p in inspection.problems]
+    rows = [[said(p.severity), p.file, p.place or "", p.detail, f"{p.count:,}"] for p in inspection.problems]
     return _table("Problems", ["Severity", "File", "Place", "Problem", "Count"], rows, cut)

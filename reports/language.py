@@ -24,6 +24,8 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 _SENTENCES: Final = re.compile(r"(?<=[.!?])\s+(?=\S)")
 # Places that take clauses; every other takes what stands within one.
 _SPANNING: Final = frozenset({"summary", "list", "detail", "text"})
+# Places that take nothing but a number.
+_NUMBERS: Final = frozenset({"count", "total"})
 # The table of what reports say themselves: they fill its places, so none of it is a pattern.
 _OWN: Final = "page.tsv"
 _ASIDE: Final = re.compile(r"(.+) \((.+)\)")
@@ -61,7 +63,7 @@ def said(text: str, **values: str) -> str:
 def named(text: str) -> str:
     """The same for what may be a name or a value of a file, which has no translation: then it stays as it is."""
     language = _chosen.get()
-    return text if language == "en" else catalogue(language).find(text) or text
+    return text if language == "en" else catalogue(language).name(text)
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,13 @@ class Catalogue:
         found = self.find(text)
         if found is None and _PROSE.search(text):
             self.missed.add(text)
+        return text if found is None else found
+
+    def name(self, text: str) -> str:
+        """The translation of what may be data: nothing of it is noted as missing."""
+        before = set(self.missed)
+        found = self.find(text)
+        self.missed &= before
         return text if found is None else found
 
     def find(self, text: str) -> str | None:
@@ -142,10 +151,12 @@ def _pattern(key: str, target: str) -> _Pattern:
     names: set[str] = set()
     text = re.escape(literals[0])
     for name, literal in zip(parts[1::2], literals[1:], strict=True):
-        inside = ".+?" if name in _SPANNING else "(?:(?!; ).)+?"
+        inside = r"[\d.,]+" if name in _NUMBERS else ".+?" if name in _SPANNING else "(?:(?!; ).)+?"
         text += (f"(?P={name})" if name in names else f"(?P<{name}>{inside})") + re.escape(literal)
         names.add(name)
     letters = sum(character.isalpha() for literal in literals for character in literal)
+    if names and names <= _NUMBERS:
+        letters += _LETTERS  # no sentence can be taken for it
     return _Pattern(re.compile(text), max(literals, key=len), target.removesuffix("。"), letters)
 
 

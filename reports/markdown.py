@@ -118,7 +118,7 @@ def _others(gaps: Iterable[Gap], side: tuple[str, str]) -> list[str]:
 def _rest(diagnosis: Diagnosis) -> list[str]:
     rules = [rule for rule in ordered_rules(diagnosis.fairness) if rule.status in ("fail", "unknown")]
     fairness = [
-        f"**{said(rule.status)}** {escape(rule.rule)} ({said(rule.severity)}): {escape(rule.detail)}"
+        f"**{said(rule.status)}** {escape(wording.rule(rule.rule))} ({said(rule.severity)}): {escape(rule.detail)}"
         + (f"; {said('to fix:')} {escape(rule.fix)}" if rule.fix else "")
         for rule in rules
     ]

@@ -17,7 +17,7 @@ from profiler.reports import numbers, terminal_tables, wording
 from profiler.reports.breakdown import counted, names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
 from profiler.reports.language import said
 from profiler.reports.safe_text import plain
-from profiler.reports.translated import translated
+from profiler.reports.translated import translated, translated_inspection
 
 _MARK = {"error": "red", "warning": "yellow", "fail": "red", "unknown": "yellow"}
 _FEW, _MANY = 5, 50
@@ -49,6 +49,7 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> No
 
 def print_inspection(inspection: Inspection, console: Console, verbose: bool) -> None:
     """What is in a run: files, engine, facts, steps, what each device did, and every problem found."""
+    inspection = translated_inspection(inspection)
     console.print(Text(plain(inspection.run), "bold"))
     console.print(terminal_tables.facts(_identity(inspection)))
     _heading(console, "Files")
@@ -58,43 +59,47 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
         console.print(terminal_tables.steps(inspection.step_sources))
     for device in inspection.devices[: None if verbose else _FEW]:
         title = f"{device.device} {device.name or ''}".strip()
-        _heading(console, title, f"{device.kernels:,} kernels in {device.trace}")
+        _heading(console, title, said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=device.trace))
         console.print(terminal_tables.device(device))
         if device.roles:
             console.print(terminal_tables.roles(device))
-            console.print(Text(f"  {device.layers} layers found in the order of the kernels", "dim"))
+            found = said("{n} layers found in the order of the kernels", n=str(device.layers))
+            console.print(Text(f"  {found}", "dim"))
         if device.captured:
             most = _MANY if verbose else _MOST_FIGURES
             console.print(terminal_tables.captured(device, most))
-            if len(device.captured) > most:
-                console.print(Text(f"  {wording.more(len(device.captured) - most)} ranges", "dim"))
-    hidden = len(inspection.devices) - _FEW
-    if hidden > 0 and not verbose:
-        console.print(Text(f"  {wording.more(hidden)} devices", "dim"))
+            _rest(console, len(device.captured) - most, "ranges")
+    _rest(console, 0 if verbose else len(inspection.devices) - _FEW, "devices")
     for section, figures in groupby(inspection.figures, key=lambda figure: figure.section):
         rows = list(figures)
         shown = rows if verbose else rows[:_MOST_FIGURES]
         _heading(console, section[0].upper() + section[1:])
         console.print(terminal_tables.figures(shown, verbose))
-        if len(shown) < len(rows):
-            console.print(Text(f"  {wording.more(len(rows) - len(shown))} figures", "dim"))
+        _rest(console, len(rows) - len(shown), "figures")
     for totals in inspection.totals[: None if verbose else _FEW]:
-        calls = "" if totals.calls is None else f"{totals.calls:,} calls of "
-        _heading(console, f"Totals: {totals.what}", f"{calls}{totals.names:,} names in {totals.source} ({totals.tool})")
+        names = said("{n} names in {source} ({tool})", n=f"{totals.names:,}", source=totals.source, tool=totals.tool)
+        calls = names if totals.calls is None else said("{n} calls of {names}", n=f"{totals.calls:,}", names=names)
+        _heading(console, said("Totals: {what}", what=totals.what), calls)
         console.print(terminal_tables.totals(totals, _MANY if verbose else _FEW))
     for component in inspection.components[: None if verbose else _FEW]:
-        _heading(console, "Beside the engine", f"{component.title} in {component.source}")
+        where = said("{name} in {source}", name=component.title, source=component.source)
+        _heading(console, "Beside the engine", where)
         console.print(terminal_tables.component(component))
     failed = [check for check in inspection.trust if check.passed is False]
     if inspection.trust and (failed or verbose):
         _heading(console, "Completeness of the traces")
         for check in inspection.trust if verbose else failed:
-            mark = "not known" if check.passed is None else "pass" if check.passed else f"fail, so no {check.concerns}"
-            _marked(console, mark, check.trace, f"{check.check}: {check.detail}")
+            _marked(console, wording.trusted(check), check.trace, f"{check.check}: {check.detail}")
     if inspection.metrics:
         _heading(console, "Metrics")
         console.print(terminal_tables.facts(_metrics(inspection)))
     _problems(inspection.problems, console, verbose)
+
+
+def _rest(console: Console, hidden: int, what: str) -> None:
+    """How much of a list is not shown, where some is not."""
+    if hidden > 0:
+        console.print(Text(f"  {wording.more(hidden)} {said(what)}", "dim"))
 
 
 def _verdict(diagnosis: Diagnosis, console: Console) -> None:
@@ -150,7 +155,7 @@ def _fairness(rules: Iterable[FairnessRule], console: Console, side: tuple[str, 
         return
     _heading(console, "Fairness", counted(every))
     for rule in shown:
-        _marked(console, rule.status, f"{rule.rule} ({said(rule.severity)})", rule.detail)
+        _marked(console, rule.status, f"{wording.rule(rule.rule)} ({said(rule.severity)})", rule.detail)
         if rule.fix and rule.status != "pass":
             console.print(_indented(Text(plain(f"{said('to fix:')} {rule.fix}")), 4))
         if verbose and rule.evidence:
@@ -223,14 +228,14 @@ def _indented(content: RenderableType, by: int) -> Padding:
 
 def _identity(inspection: Inspection) -> dict[str, str]:
     engine = inspection.engine
-    known = f"{engine.name} {engine.version or ''}".strip() if engine.name else wording.NOT_KNOWN
-    read = f" (from {engine.source})" if engine.source else ""
+    known = f"{engine.name} {engine.version or ''}".strip() if engine.name else said(wording.NOT_KNOWN)
+    read = said(" (from {source})", source=engine.source) if engine.source else ""
     return {
-        "engine": known + read,
+        said("engine"): known + read,
         **inspection.facts,
-        "requests": f"{inspection.requests:,}",
-        "steps": f"{inspection.steps:,}",
-        "kernel time not classified": numbers.percent(inspection.unclassified_share),
+        said("requests"): f"{inspection.requests:,}",
+        said("steps"): f"{inspection.steps:,}",
+        said("kernel time not classified"): numbers.percent(inspection.unclassified_share),
     }
 
 

@@ -56,7 +56,9 @@ def breakdown(gap: Gap, width: int) -> Iterator[RenderableType]:
 
 def gaps(every: Sequence[Gap], side: tuple[str, str], width: int) -> Table:
     """Metrics in one line each."""
-    table = _table("metric", *side, "gap", "relative", *((wording.INTERVAL, "") if width >= _WIDE else ("",)))
+    table = _table(
+        "metric", *map(Text, side), "gap", "relative", *((wording.INTERVAL, "") if width >= _WIDE else ("",))
+    )
     for gap in every:
         level, scale = numbers.level_scale(gap), numbers.gap_scale(gap)
         cells = [wording.metric(gap.metric), level.full(gap.a), level.full(gap.b)]
@@ -68,7 +70,7 @@ def gaps(every: Sequence[Gap], side: tuple[str, str], width: int) -> Table:
 
 def evidence(every: Iterable[Evidence], side: tuple[str, str]) -> Table:
     """Both runs' numbers side by side, with the file they were read from."""
-    table = _table("evidence", *side)
+    table = _table("evidence", *map(Text, side))
     table.add_column(Text(said("source")), overflow="fold", style="dim")
     for item in every:
         values = (numbers.quantity(item.a, item.unit), numbers.quantity(item.b, item.unit))
@@ -92,9 +94,9 @@ def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
     scale = numbers.scale_for("s", *(row.a_seconds for row in categories), *(row.b_seconds for row in categories))
     table = _table(
         "category",
-        *(f"{name}, {scale.unit}" for name in side),
+        *(Text(f"{name}, {scale.unit}") for name in side),
         "difference",
-        *(said("{run}, calls", run=n) for n in side),
+        *(Text(said("{run}, calls", run=name)) for name in side),
     )
     for row in categories:
         table.add_row(
@@ -116,9 +118,9 @@ def files(every: Sequence[InspectedFile], verbose: bool) -> Table:
     """Files by format; one by one when verbose."""
     if verbose:
         table = _table("format", "size", "problems", "read")
-        table.add_column(Text("file"), overflow="fold")
+        table.add_column(Text(said("file")), overflow="fold")
         for file in every:
-            amount, read = numbers.quantity(file.bytes, "bytes"), "yes" if file.read else "no"
+            amount, read = numbers.quantity(file.bytes, "bytes"), said("yes" if file.read else "no")
             table.add_row(*_texts([file.format, amount, f"{len(file.problems):,}", read, file.path]))
         return table
     table = _table("format", "files", "size", "not read")
@@ -139,7 +141,7 @@ def steps(every: Iterable[InspectedSteps]) -> Table:
         table.add_row(
             *_texts(
                 [
-                    f"{source.source} (inferred)" if source.inferred else source.source,
+                    said("{source} (inferred)", source=source.source) if source.inferred else source.source,
                     f"{source.steps:,}",
                     f"{source.prefill:,}",
                     f"{source.decode:,}",
@@ -155,15 +157,15 @@ def steps(every: Iterable[InspectedSteps]) -> Table:
 def device(item: InspectedDevice) -> Table:
     """Where the device's window went: busy by category and idle by cause add up to it."""
     scale = numbers.scale_for("s", item.window_seconds)
-    table = _table("bucket", f"time, {scale.unit}", "of the window")
+    table = _table("bucket", said("time, {unit}", unit=scale.unit), "of the window")
     share = item.window_seconds or float("nan")
     for label, buckets in (("busy", item.categories), ("idle", item.idle)):
         for name, seconds in sorted(buckets.items(), key=lambda pair: -pair[1]):
-            table.add_row(*_texts([f"{label}: {name}", scale.plain(seconds), numbers.percent(seconds / share)]))
+            table.add_row(*_texts([f"{said(label)}: {name}", scale.plain(seconds), numbers.percent(seconds / share)]))
     table.add_section()
     busy = numbers.percent(item.busy_seconds / share)
-    table.add_row(*_texts(["busy", scale.plain(item.busy_seconds), busy]))
-    table.add_row(*_texts(["window", scale.plain(item.window_seconds), numbers.percent(1.0)]), style="bold")
+    table.add_row(*_texts([said("busy"), scale.plain(item.busy_seconds), busy]))
+    table.add_row(*_texts([said("window"), scale.plain(item.window_seconds), numbers.percent(1.0)]), style="bold")
     return table
 
 
@@ -171,7 +173,7 @@ def roles(item: InspectedDevice) -> Table:
     """The device's busy time by what the kernels do in the model."""
     busy = item.busy_seconds or float("nan")
     scale = numbers.scale_for("s", item.busy_seconds)
-    table = _table("role", f"time, {scale.unit}", "of the busy time")
+    table = _table("role", said("time, {unit}", unit=scale.unit), "of the busy time")
     for name, seconds in item.roles.items():
         table.add_row(*_texts([name, scale.plain(seconds), numbers.percent(seconds / busy)]))
     return table
@@ -181,7 +183,7 @@ def captured(item: InspectedDevice, most: int) -> Table:
     """The device's replayed work by the ranges that it was captured in."""
     busy = item.busy_seconds or float("nan")
     scale = numbers.scale_for("s", item.busy_seconds)
-    table = _table("captured in", f"time, {scale.unit}", "of the busy time")
+    table = _table("captured in", said("time, {unit}", unit=scale.unit), "of the busy time")
     for name, seconds in list(item.captured.items())[:most]:
         table.add_row(*_texts([name, scale.plain(seconds), numbers.percent(seconds / busy)]))
     return table
@@ -190,7 +192,7 @@ def captured(item: InspectedDevice, most: int) -> Table:
 def figures(every: Iterable[Figure], verbose: bool) -> Table:
     """One number a line, with what it rests on."""
     table = _table("figure", "value")
-    table.add_column(Text("detail"), overflow="fold", style="dim")
+    table.add_column(Text(said("detail")), overflow="fold", style="dim")
     if verbose:
         table.add_column(Text(said("source")), overflow="fold", style="dim")
     for item in every:
@@ -203,13 +205,13 @@ def totals(item: InspectedTotals, most: int) -> Table:
     """A summary's largest names, by category where they are kernels. Durations are added up, so nothing is a share
     of time that passed."""
     scale = numbers.scale_for("s", item.seconds)
-    table = _table("added up", f"time, {scale.unit}", "of the total")
+    table = _table("added up", said("time, {unit}", unit=scale.unit), "of the total")
     whole = item.seconds or float("nan")
-    for buckets, label in ((item.categories, "category: "), (item.largest, "")):
+    for buckets, label in ((item.categories, f"{said('category')}: "), (item.largest, "")):
         for name, seconds in list(buckets.items())[:most]:
             table.add_row(*_texts([f"{label}{name}", scale.plain(seconds), numbers.percent(seconds / whole)]))
     table.add_section()
-    table.add_row(*_texts(["total", scale.plain(item.seconds), numbers.percent(1.0)]), style="bold")
+    table.add_row(*_texts([said("total"), scale.plain(item.seconds), numbers.percent(1.0)]), style="bold")
     return table
 
 
@@ -217,7 +219,7 @@ def component(item: InspectedComponent) -> Table:
     """What a program beside the engines says."""
     return facts(
         {
-            name.removesuffix("_seconds").replace("_", " "): numbers.percent(value)
+            said(name.removesuffix("_seconds").replace("_", " ")): numbers.percent(value)
             if name in ("kv_usage", "hit_rate")
             else numbers.quantity(value, "s" if name.endswith("_seconds") else "")
             for name, value in item.values.items()
@@ -238,7 +240,7 @@ def predictions(metrics: Mapping[str, float], every: Mapping[str, Prediction], v
             numbers.quantity(value, unit),
             numbers.quantity(value * (1.0 + prediction.change), unit),
             numbers.signed_percent(prediction.change),
-            f"{low} to {high}",
+            said("{low} to {high}", low=low, high=high),
         ]
         table.add_row(*_texts(cells))
     return table
@@ -272,14 +274,16 @@ def _summaries(every: Iterable[Row]) -> Iterator[RenderableType]:
 
 
 def _gap(scale: numbers.Scale) -> str:
-    return f"{said('gap')}, {scale.unit}" if scale.unit else "gap"
+    return f"{said('gap')}, {scale.unit}" if scale.unit else said("gap")
 
 
-def _table(name: str, *figures: str) -> Table:
+def _table(name: str, *figures: str | Text) -> Table:
+    """An empty table. Heads are ours and said in the language in force; a ``Text`` is data, such as a run's name."""
     table = Table(box=_RULES, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1))
     table.add_column(Text(plain(said(name))), overflow="fold")
     for figure in figures:
-        table.add_column(Text(plain(said(figure), _HEADER)), justify="right", overflow="fold")
+        head = Text(plain(said(figure), _HEADER)) if isinstance(figure, str) else Text(plain(figure.plain, _HEADER))
+        table.add_column(head, justify="right", overflow="fold")
     return table
 
 

@@ -1,6 +1,6 @@
-"""A diagnosis with everything that is prose in the language in force; numbers, files, flags and names stay.
+"""Documents with everything that is prose in the language in force; numbers, files, flags and names stay.
 
-The problems of files stay as their readers wrote them: they quote what stands in a file.
+Of a problem the sentence is translated, and what it quotes of a file stays as it stands there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,24 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from profiler.model.diagnosis import Cause, Diagnosis, Evidence, FairnessRule, Gap, Part, SummaryLine, Verdict
+from profiler.model.check import Check
+from profiler.model.diagnosis import (
+    Cause,
+    Diagnosis,
+    Evidence,
+    FairnessRule,
+    Gap,
+    Part,
+    Recommendation,
+    SummaryLine,
+    Verdict,
+)
+from profiler.model.document import DocumentProblem
 from profiler.model.goodput import Goodput
+from profiler.model.inspection import Figure, InspectedDevice, InspectedTrust, Inspection
+from profiler.model.recommendation import RecommendationDocument, WhatIfDocument
 from profiler.model.timeline import Lane, StepPair
+from profiler.reports import wording
 from profiler.reports.breakdown import parted
 from profiler.reports.language import named, said, tag
 
@@ -25,9 +40,8 @@ def translated(diagnosis: Diagnosis) -> Diagnosis:
         verdict=_verdict(diagnosis.verdict),
         gaps=tuple(map(_gap, diagnosis.gaps)),
         fairness=tuple(map(_rule, diagnosis.fairness)),
-        recommendations=tuple(
-            replace(knob, why=said(knob.why), check=said(knob.check)) for knob in diagnosis.recommendations
-        ),
+        recommendations=tuple(map(_knob, diagnosis.recommendations)),
+        problems=_problems(diagnosis.problems),
         missing=_lines(diagnosis.missing),
         method=_lines(diagnosis.method),
         curves=tuple(replace(curve, title=said(curve.title)) for curve in diagnosis.curves),
@@ -36,7 +50,7 @@ def translated(diagnosis: Diagnosis) -> Diagnosis:
             replace(m, bucket=said(m.bucket), name=said(m.bucket)) if m.name == m.bucket else m
             for m in diagnosis.moments
         ),
-        loads=None if diagnosis.loads is None else _loads(diagnosis.loads),
+        loads=None if diagnosis.loads is None else translated_goodput(diagnosis.loads),
         summary=tuple(map(_line, diagnosis.summary)),
     )
 
@@ -48,7 +62,16 @@ def _lines(lines: Iterable[str]) -> tuple[str, ...]:
 def _verdict(verdict: Verdict) -> Verdict:
     headline, rest = parted(verdict)
     first, second = said(headline), said(rest) if rest else ""
-    return replace(verdict, headline=first, text=f"{first} {second}".strip(), reasons=_lines(verdict.reasons))
+    return replace(
+        verdict, headline=first, text=f"{first} {second}".strip(), reasons=tuple(map(_reason, verdict.reasons))
+    )
+
+
+def _reason(line: str) -> str:
+    """A rule's name stands before what it found."""
+    rule, colon, detail = line.partition(": ")
+    title = wording.rule(rule) if colon and rule.isidentifier() else rule
+    return said(line) if title == rule else said("{a}: {b}", a=title, b=said(detail))
 
 
 def _gap(gap: Gap) -> Gap:
@@ -100,5 +123,74 @@ def _lane(lane: Lane) -> Lane:
     return replace(lane, title=said(lane.title), groups=groups)
 
 
-def _loads(loads: Goodput) -> Goodput:
-    return replace(loads, headline=said(loads.headline), notes=_lines(loads.notes))
+def translated_goodput(loads: Goodput) -> Goodput:
+    """Goodput against load; itself in English."""
+    return replace(loads, headline=said(loads.headline), notes=_lines(loads.notes), problems=_problems(loads.problems))
+
+
+def translated_check(check: Check) -> Check:
+    """The rules of a fair comparison; themselves in English."""
+    return replace(
+        check,
+        headline=said(check.headline),
+        fairness=tuple(map(_rule, check.fairness)),
+        problems=_problems(check.problems),
+    )
+
+
+def translated_inspection(inspection: Inspection) -> Inspection:
+    """What is in a run; itself in English."""
+    return replace(
+        inspection,
+        devices=tuple(map(_device, inspection.devices)),
+        step_sources=tuple(replace(one, source=said(one.source)) for one in inspection.step_sources),
+        figures=tuple(map(_figure, inspection.figures)),
+        trust=tuple(map(_trust, inspection.trust)),
+        totals=tuple(replace(one, what=said(one.what)) for one in inspection.totals),
+        problems=_problems(inspection.problems),
+    )
+
+
+def translated_recommendations(document: RecommendationDocument) -> RecommendationDocument:
+    """What to turn; itself in English."""
+    return replace(
+        document,
+        verdict=said(document.verdict),
+        recommendations=tuple(map(_knob, document.recommendations)),
+        advice=tuple(
+            replace(one, symptom=said(one.symptom), evidence=said(one.evidence), text=said(one.text))
+            for one in document.advice
+        ),
+        limits=tuple(replace(one, name=said(one.name), how=said(one.how)) for one in document.limits),
+        not_predicted={knob: said(reason) for knob, reason in document.not_predicted.items()},
+        without_effect={knob: said(reason) for knob, reason in document.without_effect.items()},
+    )
+
+
+def translated_whatif(document: WhatIfDocument) -> WhatIfDocument:
+    """A prediction; itself in English."""
+    return replace(document, notes=_lines(document.notes))
+
+
+def _knob(knob: Recommendation) -> Recommendation:
+    return replace(knob, why=said(knob.why), check=said(knob.check))
+
+
+def _problems(every: Iterable[DocumentProblem]) -> tuple[DocumentProblem, ...]:
+    return tuple(
+        replace(one, detail=said(one.detail), place=None if one.place is None else named(one.place)) for one in every
+    )
+
+
+def _device(device: InspectedDevice) -> InspectedDevice:
+    roles = {named(role) if " " in role else role: seconds for role, seconds in device.roles.items()}
+    return replace(device, idle={said(cause): seconds for cause, seconds in device.idle.items()}, roles=roles)
+
+
+def _figure(figure: Figure) -> Figure:
+    name = (named if figure.section == "stacks" else said)(figure.name)  # a frame of the program
+    return replace(figure, name=name, detail=said(figure.detail), source=named(figure.source))
+
+
+def _trust(one: InspectedTrust) -> InspectedTrust:
+    return replace(one, check=said(one.check), detail=said(one.detail), concerns=said(one.concerns))

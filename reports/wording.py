@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from profiler.model.diagnosis import CauseName, Gap
-from profiler.reports.language import said
+from profiler.model.inspection import InspectedTrust
+from profiler.reports.language import named, said
 
 NOT_KNOWN: Final = "not known"
 NO_SHARE: Final = "–"
@@ -56,8 +57,9 @@ _SECONDS: Final = ("ttft", "tpot", "itl", "e2e", "latency", "duration", "delay",
 
 
 def metric(name: str) -> str:
-    """A metric's name as it is read aloud: ``p99_ttft`` -> ``p99 TTFT``."""
-    return said(" ".join(_WORD.get(word, word) for word in name.split("_")) or name)
+    """A metric's name as it is read aloud: ``p99_ttft`` -> ``p99 TTFT``. One with a dot is another tool's own."""
+    text = " ".join(_WORD.get(word, word) for word in name.split("_")) or name
+    return text if "." in name else said(text)
 
 
 def title(name: str) -> str:
@@ -87,3 +89,17 @@ def outcome(gap: Gap, a: str, b: str) -> str:
 def more(hidden: int) -> str:
     """The line that stands for what a cap left out."""
     return said("and {hidden} more", hidden=f"{hidden:,}")
+
+
+def rule(name: str) -> str:
+    """A rule of fairness: its own name, behind a title where the language in force has one."""
+    key = f"rule {name}"
+    title = named(key)
+    return name if title == key else said("{title} ({name})", title=title, name=name)
+
+
+def trusted(check: InspectedTrust) -> str:
+    """How a check of a trace came out, and what can't be claimed where it failed."""
+    if check.passed is None:
+        return said(NOT_KNOWN)
+    return said("pass") if check.passed else said("fail, so no {claim}", claim=check.concerns)

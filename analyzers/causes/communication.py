@@ -16,7 +16,7 @@ def _summary(view: View, amount: float) -> str:
     if exposed[0] is None or exposed[1] is None:
         return "not known without a trace of both runs"
     a, b = view.names()
-    if not amount:
+    if not exposed[0] and not exposed[1]:
         return "no collective is exposed in either run"
     return (
         f"collectives that no compute hides take {time_text(exposed[0])} of {a}'s step and "

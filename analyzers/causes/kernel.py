@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from profiler.analyzers.causes.kind import CauseKind
 from profiler.analyzers.gap.model import GAPS
 from profiler.analyzers.gap.view import Pair, View, both, evidence
 from profiler.model.diagnosis import Evidence
+
+_ROUNDING: Final = 5e-4
 
 
 def _evidence(view: View) -> tuple[Evidence, ...]:
@@ -28,14 +32,21 @@ def _summary(view: View, amount: float) -> str:
     more = ""
     if kernels[0] and kernels[1] and abs(kernels[1] / kernels[0] - 1) > 0.05:
         more = f"; {b} runs {kernels[1]:,.0f} a step where {a} runs {kernels[0]:,.0f}"
-    if abs(amount) < 1e-12:
+    busy = view.per_step("kernel")
+    if not amount or (view.by_chance("kernel") and _alike(busy)):
         return f"equal steps take equal kernel time{more}"
+    if view.by_chance("kernel"):
+        return f"at an equal batch, no difference in kernel time is shown{more}"
     slower, faster = (b, a) if amount > 0 else (a, b)
     gaps = view.per_step("kernel", GAPS)
-    busy = view.per_step("kernel")
     if both(gaps) and both(busy) and abs(_difference(gaps)) > 0.8 * abs(_difference(busy)):
         return f"the device pauses longer between {slower}'s kernels than between {faster}'s{more}"
     return f"at an equal batch, {slower}'s kernels take longer than {faster}'s{more}"
+
+
+def _alike(pair: Pair) -> bool:
+    """Whether both are the same to the three digits that a sentence has."""
+    return abs(_difference(pair)) < _ROUNDING * max(pair[0] or 0.0, pair[1] or 0.0)
 
 
 def _difference(pair: Pair) -> float:

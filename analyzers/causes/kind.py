@@ -13,7 +13,8 @@ from profiler.model.diagnosis import CauseName, Evidence
 class CauseKind:
     """``needs`` says in words what shows the cause; ``evidence`` and ``summary`` draw on both runs.
 
-    ``summary`` gets the row's amount, in seconds (B minus A), and must claim no more than the evidence carries.
+    ``summary`` gets the row's amount, in seconds (B minus A; 0 where it is written as 0), and must claim no more than
+    the evidence carries.
     """
 
     name: CauseName

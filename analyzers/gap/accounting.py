@@ -51,7 +51,7 @@ def split(model_a: RunModel, load_a: Load, model_b: RunModel, load_b: Load) -> S
     rates: defaultdict[Component, float] = defaultdict(float)
     # If A's rates judge the composition, the rates are compared on B's steps, and the other way round.
     for weight, load, fast, slow in ((by_a, load_b, a_on_b, own_b), (1 - by_a, load_a, own_a, b_on_a)):
-        changes = {key: slow.get(key, 0.0) - fast.get(key, 0.0) for key in fast.keys() | slow.keys()}
+        changes = {key: slow.get(key, 0.0) - fast.get(key, 0.0) for key in sorted({**fast, **slow})}
         for key, amount in _contended(model_a, model_b, load, changes).items():
             rates[key] += weight * amount
     levels = {key: 0.5 * (own_a.get(key, 0.0) + own_b.get(key, 0.0)) for key in rates}
@@ -85,7 +85,9 @@ def _contended(
     counts = hidden(paces(model_a, model_a.kept, load), paces(model_b, model_b.kept, load))
     found = dict(changes)
     moved = 0.0
-    for key in changes.keys() & (model_a.device.keys() | model_b.device.keys()):
+    for key in changes:
+        if key not in model_a.device and key not in model_b.device:
+            continue
         change = np.zeros(len(load))
         for model, sign in ((model_a, -1.0), (model_b, 1.0)):
             if key in model.device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from profiler.analyzers.causes import CAUSES
@@ -12,6 +13,8 @@ from profiler.model.diagnosis import ALWAYS_SHOWN, Cause, Part, Unexplained
 
 # Rows smaller than this part of the larger run's value are rounding, not findings.
 NOTHING: Final = 1e-9
+# Beside the largest row a smaller one is written as 0: its text claims no difference either.
+SHOWN: Final = 5e-5
 
 
 def causes_of(
@@ -26,6 +29,8 @@ def causes_of(
     What is left to the gap after rounding goes to ``unexplained``, so that the rows add up to it.
     """
     amounts = ledger.by_cause()
+    largest = max((abs(amount) for amount in (*amounts.values(), gap / factor if factor else 0.0)), default=0.0)
+    view = replace(view, intervals=intervals)
     rows = []
     for kind in CAUSES:
         amount = amounts.get(kind.name, 0.0)
@@ -41,7 +46,7 @@ def causes_of(
                 share=value / gap if gap else None,
                 interval=interval,
                 extrapolated=kind.name in ledger.extrapolated,
-                summary=kind.summary(view, amount),
+                summary=kind.summary(view, amount if abs(amount) > SHOWN * largest else 0.0),
                 evidence=kind.evidence(view),
                 parts=_parts(ledger, kind.name, factor, gap),
             )

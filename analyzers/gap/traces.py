@@ -103,7 +103,7 @@ def kernel_rows(a: DeviceAccount | None, b: DeviceAccount | None, most: int = 20
     sides = [_side(a), _side(b)]
     categories = sorted(
         {category for side in sides for category, _ in side},
-        key=lambda c: -max(sum(v[0] for (k, _), v in side.items() if k == c) for side in sides),
+        key=lambda c: (-max(sum(v[0] for (k, _), v in side.items() if k == c) for side in sides), c),
     )
     rows: list[KernelRow] = []
     for category in categories:

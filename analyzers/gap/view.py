@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,11 +18,13 @@ Pair = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class View:
-    """Both runs and, where they have steps, their models (None: the run has no steps to compare)."""
+    """Both runs and, where they have steps, their models (None: the run has no steps to compare). ``intervals`` are
+    those of the causes' amounts, seconds."""
 
     context: Context
     model_a: RunModel | None
     model_b: RunModel | None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     @property
     def a(self) -> Measured:
@@ -36,6 +39,11 @@ class View:
     def names(self) -> tuple[str, str]:
         """What the runs are called in a sentence."""
         return self.a.name, self.b.name
+
+    def by_chance(self, cause: str) -> bool:
+        """Whether the interval of a cause's amount holds zero."""
+        low, high = sorted(self.intervals.get(cause, (1.0, 1.0)))
+        return low <= 0.0 <= high
 
     def counter(self, name: str) -> Pair:
         """A counter's increment over the load."""
@@ -99,11 +107,11 @@ def evidence(name: str, pair: Pair, unit: str, source: str) -> tuple[Evidence, .
 
 
 def time_text(seconds: float) -> str:
-    """A time in the unit that fits it, three digits."""
+    """A time in the unit that fits it, three digits; less than a thousandth of a nanosecond is rounding."""
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if abs(seconds) >= factor:
             return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns" if seconds else "0 s"
+    return f"{seconds * 1e9:.3g} ns" if abs(seconds) >= 1e-12 else "0 s"
 
 
 def both(pair: Pair) -> bool:

@@ -66,6 +66,7 @@ KNOBS: Final = (
         ("max_cudagraph_capture_size", "max_capture_size"),
     ),
     Knob("cuda_graph_batches", ("--cudagraph-capture-sizes", "--cuda-graph-sizes"), ("cudagraph_capture_sizes",)),
+    Knob("compile", (), ("compilation_mode",)),
     Knob("overlap", ("--async-scheduling", "--no-async-scheduling"), ("async_scheduling",)),
     Knob("kv_dtype", ("--kv-cache-dtype",), ("kv_cache_dtype", "cache_dtype")),
     Knob("kv_block_size", ("--block-size",), ("block_size",)),
@@ -151,6 +152,8 @@ _CONFIG: Final = re.compile(
     r"|kv_cache_dtype|enable_prefix_caching|enable_chunked_prefill|dtype|cudagraph_mode|max_cudagraph_capture_size)"
     r"['\"]?(?:=|: )([^,\s}]+)"
 )
+# Called level in older versions; 0 compiles nothing.
+_COMPILATION: Final = re.compile(r"compilation_config=\{['\"](?:mode|level)['\"]: ?([^,]{1,60})")
 _KV_SIZE: Final = re.compile(r"KV cache size: ([\d,]{1,24}) tokens")
 _V0_BLOCKS: Final = re.compile(r"# (?:GPU|CUDA|CPU|XPU) blocks: (\d{1,18}),")
 # The word in front of "KV cache" names the device that the cache lies on.
@@ -271,7 +274,7 @@ def log_facts(line: str) -> Mapping[str, object]:
     if started is not None:
         # The first mention of a key is the engine's own; nested configurations repeat some.
         fields: dict[str, object] = {}
-        for key, value in _CONFIG.findall(line):
+        for key, value in (*_CONFIG.findall(line), *_compilation(line)):
             fields.setdefault(key, _member(value))
         model = re.search(r"config: model='([^']+)'", line)
         return {"engine.version": started[1]} | _settings(fields) | ({"model.name": model[1]} if model else {})
@@ -322,7 +325,7 @@ def server_info(answer: Mapping[str, object]) -> Mapping[str, object]:
     facts: dict[str, object] = {"engine.name": "vllm"}
     if isinstance(config, str):
         fields: dict[str, object] = {}
-        for key, value in _CONFIG.findall(" " + config[:65536]):
+        for key, value in (*_CONFIG.findall(" " + config[:65536]), *_compilation(config[:65536])):
             fields.setdefault(key, _member(value))
         model = re.match(r"model='([^']+)'", config)
         return facts | _settings(fields) | ({"model.name": model[1]} if model else {})
@@ -342,6 +345,8 @@ def server_info(answer: Mapping[str, object]) -> Mapping[str, object]:
     blocks, size = merged.get("num_gpu_blocks"), merged.get("block_size")
     if isinstance(blocks, int) and isinstance(size, int):
         merged["kv_cache_size_tokens"] = blocks * size
+    compilation = mapping(config.get("compilation_config"))
+    merged["compilation_mode"] = compilation.get("mode", compilation.get("level"))
     mode = merged.get("cudagraph_mode")
     merged["cudagraph_mode"] = _GRAPH_MODES.get(str(mode), _member(mode))
     merged["dtype"] = _member(merged.get("dtype"))
@@ -361,6 +366,11 @@ def _settings(fields: Mapping[str, object]) -> dict[str, object]:
     if mode is not None and not switch(mode):
         found["setting.cuda_graph"] = False
     return found
+
+
+def _compilation(text: str) -> tuple[tuple[str, str], ...]:
+    match = _COMPILATION.search(text)
+    return () if match is None else (("compilation_mode", match[1]),)
 
 
 def _member(value: object) -> object:
@@ -470,6 +480,9 @@ ENGINE: Final = Engine(
     # Read off traces of 0.10 to 0.12 with stacks; both runners since keep the name.
     step_frame=r"vllm/(?:v1/)?worker/\w*model_runner\w*\.py\(\d+\): execute_model$",
     knobs=KNOBS,
+    # platforms/cpu.py of 0.32 sets async_scheduling to False whatever was asked for, and captures no graph: of what
+    # --enforce-eager switches off (config/vllm.py) the compiler is left.
+    on_cpu={"overlap": None, "cuda_graph": "compile"},
     server_info=server_info,
     step_record=step_record,
     owner="vllm",

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.output import OUTPUT, in_language, write_output
 
 
 @click.command("check")
@@ -15,6 +15,7 @@ from profiler.cli.output import OUTPUT, write_output
 @click.argument("run_b", type=click.Path(path_type=Path))
 @click.option("--json", "json", type=OUTPUT, metavar="FILE", help="Write the rules as JSON (- for standard output).")
 @click.option("--markdown", "markdown", type=OUTPUT, metavar="FILE", help="Write them for a pull-request comment.")
+@in_language
 @common_options
 @pass_state
 def command(state: State, run_a: Path, run_b: Path, json: Path | None, markdown: Path | None) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.output import OUTPUT, in_language, write_output
 from profiler.cli.quantities import Gate, GateType, Slo
 from profiler.errors import UsageError
 
@@ -39,13 +39,7 @@ if TYPE_CHECKING:
     help="Exit with 1 where it holds for B against A: 'output_throughput < -3%', 'mean_ttft > 50ms'.",
 )
 @click.option("--anonymize", is_flag=True, help="Leave out paths, hosts, addresses and user names.")
-@click.option(
-    "--lang",
-    type=click.Choice(["en", "zh"]),
-    default="en",
-    show_default=True,
-    help="Language of the terminal page, of --html and of --markdown; --json is always English.",
-)
+@in_language
 @common_options
 @pass_state
 def command(
@@ -58,7 +52,6 @@ def command(
     markdown: Path | None,
     gates: tuple[Gate, ...],
     anonymize: bool,
-    lang: str,
 ) -> int:
     """Explain why RUN_B differs from RUN_A, in rows that add up to the measured gap.
 
@@ -84,20 +77,15 @@ def command(
         # Facts that were changed would differ from those of a later run.
         documents = [anonymized(replace(document, baseline=None)) for document in documents]
     _check_metrics(documents, (*metrics, *(gate.metric for gate in gates)))
-    from profiler.reports.language import speaking
-
     # Files first: a reader of the terminal page may leave early (head, less).
     for target, render in ((html, _html), (json, _json), (markdown, _markdown)):
         if target is not None:
-            with speaking(lang):
-                texts = [render(document) for document in documents]
-            _write(target, texts, state)
+            _write(target, [render(document) for document in documents], state)
     if not any(str(target) == "-" for target in (html, json, markdown)):
         from profiler.reports.terminal import print_diagnosis
 
-        with speaking(lang):
-            for document in documents:
-                print_diagnosis(document, state.out, state.verbose)
+        for document in documents:
+            print_diagnosis(document, state.out, state.verbose)
     failed = [gate for gate in gates for d in documents for gap in d.gaps if gap.metric == gate.metric
               and gate.fails(gap)]  # fmt: skip
     for gate in failed:

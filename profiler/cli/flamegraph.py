@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.output import OUTPUT, in_language, write_output
 from profiler.errors import MissingEvidence, UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _SUFFIX = {"html": ".html", "speedscope": ".speedscope.json", "collapsed": ".col
 @click.option("--stacks", "kind", flag_value="stacks", help="Sampled stacks (py-spy, perf, memray, speedscope).")
 @click.option("--format", "form", type=click.Choice(list(_SUFFIX)), default="html", show_default=True)
 @click.option("--out", type=OUTPUT, metavar="FILE", help="Where to write it (- for standard output).")
+@in_language
 @common_options
 @pass_state
 def command(state: State, run: Path, against: Path | None, kind: Kinds | None, form: str, out: Path | None) -> int:
@@ -70,10 +71,14 @@ def command(state: State, run: Path, against: Path | None, kind: Kinds | None, f
 
 
 def _per(a: Run, b: Run, total_a: float, total_b: float) -> tuple[tuple[float, float], str]:
-    """What both are divided by: traced steps where both traces have them, else the whole (shares are compared)."""
+    """What both are divided by: the output tokens of the traced steps where both say how many sequences they decode,
+    else the steps where both have them, else the whole (shares are compared)."""
     from profiler.analyzers.trace_steps import spans_of
 
-    steps = [sum(len(spans_of(trace)) for trace in run.traces) for run in (a, b)]
-    if all(steps):
-        return (float(steps[0]), float(steps[1])), "a step"
+    labels = [[label for trace in run.traces for label in spans_of(trace).labels] for run in (a, b)]
+    tokens = [sum(label.decode_requests or 0 for label in own) for own in labels]
+    if all(tokens):
+        return (float(tokens[0]), float(tokens[1])), "an output token"
+    if all(labels):
+        return (float(len(labels[0])), float(len(labels[1]))), "a step"
     return (total_a or 1.0, total_b or 1.0), "of the whole"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.output import OUTPUT, in_language, write_output
 from profiler.cli.quantities import Slo
 
 
@@ -17,6 +17,7 @@ from profiler.cli.quantities import Slo
 @click.option("--html", "html", type=OUTPUT, metavar="FILE", help="Write the curves as one HTML page.")
 @click.option("--json", "json", type=OUTPUT, metavar="FILE", help="Write the document (- for standard output).")
 @click.option("--markdown", "markdown", type=OUTPUT, metavar="FILE", help="Write it for a pull-request comment.")
+@in_language
 @common_options
 @pass_state
 def command(

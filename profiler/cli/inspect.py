@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state, write_document
-from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.output import OUTPUT, in_language, write_output
 
 
 @click.command("inspect")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the inspection document instead of the page.")
 @click.option("--html", type=OUTPUT, metavar="FILE", help="Write the page as one HTML file.")
+@in_language
 @common_options
 @pass_state
 def command(state: State, run: Path, as_json: bool, html: Path | None) -> int:

@@ -1,13 +1,17 @@
-"""Documents written to files, or to standard output as ``-``."""
+"""Documents written to files, or to standard output as ``-``, and the language of what is shown."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 
 from profiler.cli.main import State, write_document
+from profiler.reports.language import LANGUAGES, speaking
+
+F = TypeVar("F", bound=Callable[..., object])
 
 OUTPUT: Final = click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
 
@@ -20,3 +24,16 @@ def write_output(target: Path, text: str, state: State) -> None:
     target.write_text(text, "utf-8")
     if not state.quiet:
         state.err.print(f"written: {target}", markup=False, highlight=False, soft_wrap=True)
+
+
+def in_language(command: F) -> F:
+    """The option ``--lang``: everything that the command shows is in that language, documents (JSON) are not."""
+
+    def choose(context: click.Context, _: click.Parameter, language: str) -> None:
+        context.with_resource(speaking(language))
+
+    option = click.option(
+        "--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, expose_value=False, callback=choose,
+        help="Language of what is shown and of HTML and Markdown; JSON is always English.",
+    )  # fmt: skip
+    return option(command)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.output import OUTPUT, in_language, write_output
 from profiler.cli.quantities import Slo
 from profiler.cli.settings import engine_in
 from profiler.errors import MissingEvidence
@@ -20,6 +20,7 @@ from profiler.errors import MissingEvidence
 @click.option("--slo", type=Slo(), metavar="BOUNDS", help="Bound the predicted means: ttft=500ms,tpot=50ms (also e2e).")
 @click.option("--verify", is_flag=True, help="Keep the predictions in the run and print how to check them.")
 @click.option("--json", "json", type=OUTPUT, metavar="FILE", help="Write the document (- for standard output).")
+@in_language
 @common_options
 @pass_state
 def command(

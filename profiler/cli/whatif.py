@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.output import OUTPUT, in_language, write_output
 from profiler.cli.settings import Setting, engine_in, shared_name
 from profiler.errors import MissingEvidence
 
@@ -25,6 +25,7 @@ from profiler.errors import MissingEvidence
 )
 @click.option("--against", type=click.Path(path_type=Path), metavar="RUN", help="For what RUN has not measured.")
 @click.option("--json", "json", type=OUTPUT, metavar="FILE", help="Write the document (- for standard output).")
+@in_language
 @common_options
 @pass_state
 def command(

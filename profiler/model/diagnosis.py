@@ -184,11 +184,17 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Device seconds a step of one role in the model; None: not in that run's trace."""
+    """Device seconds a step of one role in the model; None: not in that run's trace. ``a_layer`` are those of one layer
+    where the role is one of every layer, ``a_roofline`` is the share of the device's roofline (None: the model's shape,
+    the device's peaks or the batch are not known)."""
 
     role: str
     a_seconds: float | None
     b_seconds: float | None
+    a_layer: float | None = None
+    b_layer: float | None = None
+    a_roofline: float | None = None
+    b_roofline: float | None = None
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -163,9 +163,10 @@ class Engine:
     around one micro-batch (its group is the name; without one the thread tells), ``handovers`` how its processes pass
     work on. ``loads`` reads the gauges of ``profiler.model.metrics`` off an answer about its load; ``config`` reads
     facts off the file that the engine is configured by (empty where it is another's); ``defaults`` are knobs by name
-    whose value, where no flag says otherwise, decides how a run is read. ``owner`` is what its list of models gives as
-    ``owned_by``; ``endpoints`` are those that a load can be sent to, the first by default; ``live`` is None where
-    nothing is known of attaching to it while it runs.
+    whose value, where no flag says otherwise, decides how a run is read; ``on_cpu`` are those that are something else
+    where the model runs on the CPU itself: by name the knob that each is there, None where it is without effect.
+    ``owner`` is what its list of models gives as ``owned_by``; ``endpoints`` are those that a load can be sent to, the
+    first by default; ``live`` is None where nothing is known of attaching to it while it runs.
     """
 
     name: str
@@ -189,6 +190,7 @@ class Engine:
     handovers: tuple[Handover, ...] = ()
     knobs: tuple[Knob, ...] = ()
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
+    on_cpu: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
     log_readings: Callable[[str], Mapping[str, float]] | None = None

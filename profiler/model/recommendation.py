@@ -24,18 +24,20 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound in closed form that no setting passes. ``value`` is in ``unit``; ``now`` is where the run is."""
+    """A bound in closed form that no setting passes: a ceiling, or a floor where ``floor`` is true. ``value`` is in
+    ``unit``; ``now`` is where the run is."""
 
     name: str
     value: float
     now: float | None
     unit: str
     how: str
+    floor: bool = False
 
 
 class RecommendationDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that ``recommend`` found for one run. ``error`` is the replay's relative error on the run's own
-    metrics, ``not_predicted`` why a knob has no prediction."""
+    metrics, ``not_predicted`` why a knob has no prediction, ``without_effect`` why one changes nothing here."""
 
     schema: str
     run: str
@@ -48,10 +50,12 @@ class RecommendationDocument(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[Advice, ...]
     limits: tuple[Limit, ...]
     not_predicted: dict[str, str]
+    without_effect: dict[str, str] = {}
 
 
 class WhatIfDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The metrics of one run under other settings. ``predicted`` are relative changes with 95% intervals."""
+    """The metrics of one run under other settings. ``predicted`` are relative changes with 95% intervals, and
+    ``notes`` say how they are meant."""
 
     schema: str
     run: str
@@ -62,3 +66,4 @@ class WhatIfDocument(msgspec.Struct, frozen=True, kw_only=True):
     predicted: dict[str, Prediction]
     error: dict[str, float]
     extrapolated: bool
+    notes: tuple[str, ...] = ()

@@ -28,7 +28,11 @@ def keep(run: Path, recommendations: Sequence[Recommendation]) -> Path:
     """Write the predictions beside the run's derived data; returns the file. Raises OSError where nothing can be
     written."""
     folder = Cache(run_root(run)).folder
-    rows = [Kept(knob=r.knob, value=r.to or r.flag, predicted=r.predicted) for r in recommendations]
+    # A switch has no value of its own: it is turned to what it is not.
+    rows = [
+        Kept(knob=r.knob, value=r.to or ("off" if r.current == "on" else "on"), predicted=r.predicted)
+        for r in recommendations
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _NAME
     path.write_bytes(msgspec.json.encode(rows))

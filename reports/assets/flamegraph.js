@@ -19,6 +19,7 @@
   for (const row of rows) row.sort((p, q) => left[p] - left[q]);
   let from = 0, span = width[0] || 1, chosen = 0, wanted = "";
 
+  const say = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   const label = (i) => data.frames[data.name[i]];
   const amount = (value) => {
     if (data.unit === "s") return seconds(value);
@@ -27,8 +28,8 @@
   const describe = (i) => {
     const share = ((100 * width[i]) / (width[0] || 1)).toFixed(2);
     const per = data.per ? ` ${data.per}` : "";
-    if (!different) return `${label(i)}: ${amount(data.a[i])}${per}, ${share}%`;
-    return `${label(i)}: ${amount(data.a[i])} in ${data.names[0]}, ${amount(data.b[i])} in ${data.names[1]}${per}`;
+    if (!different) return say(data.words.one, { name: label(i), own: amount(data.a[i]) + per, share: `${share}%` });
+    return say(data.words.two, { name: label(i), first: amount(data.a[i]), a: data.names[0], second: amount(data.b[i]), b: data.names[1] }) + per;
   };
   // A fixed colour a name, warm; differences in red and blue, told apart by lightness too.
   const hues = new Map();
@@ -121,7 +122,7 @@
         if (left[i] >= until - 1e-9) { share += width[i]; until = left[i] + width[i]; }
       }
     }
-    found.textContent = wanted ? `${boxes.toLocaleString("en")} boxes, ${((100 * share) / (width[0] || 1)).toFixed(2)}%` : "";
+    found.textContent = wanted ? say(data.words.found, { count: boxes.toLocaleString("en"), share: `${((100 * share) / (width[0] || 1)).toFixed(2)}%` }) : "";
     draw();
   });
   zoom(0);

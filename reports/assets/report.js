@@ -22,14 +22,48 @@
     return layout;
   }
 
+  function drawOne(id, print = false) {
+    const figure = figures.get(id), element = document.getElementById(id);
+    if (!print && element.clientWidth === 0) return; // in a panel that is not chosen
+    const ink = print ? "#000" : getComputedStyle(root).getPropertyValue("--ink").trim();
+    const data = figure.data.map((trace) => (trace.error_x ? { ...trace, error_x: { ...trace.error_x, color: ink } } : trace));
+    Plotly.react(element, data, layoutOf(figure, element, print), { staticPlot: true, displayModeBar: false });
+    waited.delete(id);
+  }
+
+  // What the window shows is drawn at once, the rest when it comes near or when there is nothing else to do; paper has all.
+  const waited = new Set(figures.keys());
+  const near = (id) => { const { top, bottom } = document.getElementById(id).getBoundingClientRect(); return bottom >= 0 && top <= innerHeight; };
   function draw(print = false) {
-    for (const [id, figure] of figures) {
-      const element = document.getElementById(id);
-      if (!print && element.clientWidth === 0) continue; // in a panel that is not chosen
-      const ink = print ? "#000" : getComputedStyle(root).getPropertyValue("--ink").trim();
-      const data = figure.data.map((trace) => (trace.error_x ? { ...trace, error_x: { ...trace.error_x, color: ink } } : trace));
-      Plotly.react(element, data, layoutOf(figure, element, print), { staticPlot: true, displayModeBar: false });
-    }
+    for (const id of figures.keys()) if (print || !waited.has(id) || near(id)) drawOne(id, print);
+  }
+  const coming = new IntersectionObserver((seen) => {
+    for (const { target, isIntersecting } of seen) if (isIntersecting && waited.has(target.id)) drawOne(target.id);
+  }, { rootMargin: "50%" });
+  for (const [id, figure] of figures) {
+    const element = document.getElementById(id);
+    element.style.minHeight = `${figure.layout.height}px`; // nothing below it moves when it is drawn
+    coming.observe(element);
+  }
+  // A bar leads to its evidence; the table below has the same links for the keyboard.
+  for (const [id, { targets }] of figures) {
+    if (!targets) continue;
+    const element = document.getElementById(id);
+    element.classList.add("leads");
+    element.addEventListener("click", (event) => {
+      const away = (label) => { const { top, bottom } = label.getBoundingClientRect(); return Math.abs((top + bottom) / 2 - event.clientY); };
+      const labels = all(".ytick text", element);
+      const place = targets[labels.indexOf(labels.reduce((best, label) => (away(label) < away(best) ? label : best)))];
+      if (place) { location.hash = place; document.getElementById(place).focus({ preventScroll: true }); }
+    });
+  }
+
+  const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
+  function rest() {
+    const [id] = [...waited].filter((one) => document.getElementById(one).clientWidth > 0);
+    if (id === undefined) return;
+    drawOne(id);
+    idle(rest);
   }
 
   // Theme
@@ -103,5 +137,6 @@
   addEventListener("beforeprint", () => { folded = all("details:not([open])"); folded.forEach((part) => { part.open = true; }); draw(true); });
   addEventListener("afterprint", () => { folded.forEach((part) => { part.open = false; }); draw(); });
   draw();
+  idle(rest);
   root.dataset.ready = "true";
 })();

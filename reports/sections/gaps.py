@@ -9,6 +9,7 @@ from markupsafe import Markup
 from profiler.model.diagnosis import CAUSES, Diagnosis, Gap
 from profiler.reports import figures, numbers, wording
 from profiler.reports.breakdown import names, ordered_gaps, rows
+from profiler.reports.language import said
 from profiler.reports.page import Section, embedded, fragment
 from profiler.reports.sections.timelines import moments_of
 
@@ -29,6 +30,11 @@ SECTION = Section("gap", "The gap", draw)
 def _panel(gap: Gap, side: tuple[str, str], index: int) -> dict[str, Any]:
     every = rows(gap)
     change = numbers.gap_scale(gap)
+    evidence = [row for row in every if row.cause is not None and (row.cause.evidence or row.cause.parts)]
+    places = {row.label: f"metric-{index}-{row.cause.cause}" for row in evidence if row.cause is not None}
+    if gap.unexplained.parts:
+        places[said(wording.UNEXPLAINED)] = f"metric-{index}-unexplained"
+    drawn = [None, *(places.get(row.label) for row in every if row.kind != "total" and row.gap is not None), None]
     return {
         "anchor": f"metric-{index}",
         "gap": gap,
@@ -40,8 +46,9 @@ def _panel(gap: Gap, side: tuple[str, str], index: int) -> dict[str, Any]:
         "additive": any(row.per_token is not None for row in every if row.kind != "total"),
         "outcome": wording.outcome(gap, *side),
         "rows": every,
-        "evidence": [row for row in every if row.cause is not None and (row.cause.evidence or row.cause.parts)],
-        "figure": embedded(figures.waterfall(gap, side)),
+        "evidence": evidence,
+        "places": places,
+        "figure": embedded(figures.waterfall(gap, side) | {"targets": drawn}),
         "described": figures.described(gap, side),
         "from_zero": figures.starts_at_zero(gap),
         "hatched": any(cause.extrapolated for cause in gap.causes),

@@ -36,6 +36,9 @@ def draw(diagnosis: Diagnosis) -> Markup:
         difference=_difference,
         roles=diagnosis.roles,
         role_scale=roles,
+        layered=any(row.a_layer is not None or row.b_layer is not None for row in diagnosis.roles),
+        layer_scale=numbers.scale_for("s", *(s for row in diagnosis.roles for s in (row.a_layer, row.b_layer))),
+        roofed=any(row.a_roofline is not None or row.b_roofline is not None for row in diagnosis.roles),
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from profiler.analyzers.curves import POINTS, curves_of, role_rows
+from profiler.analyzers.device_figures import roofs_of
 from profiler.analyzers.gap.measured import measure
 from profiler.analyzers.metrics import samples
 from tests.conftest import Lab
@@ -31,11 +32,16 @@ def test_lines_of_a_run(lab: Lab) -> None:
 
 def test_roles_of_both_runs(lab: Lab) -> None:
     pair = lab("slow-attention")
-    a, b = (measure(run, run.benches[-1]).traced for run in (pair.a, pair.b))
+    a, b = (measure(run, run.benches[-1]) for run in (pair.a, pair.b))
     rows = {row.role: row for row in role_rows(a, b)}
     attention = rows["attention"]
     assert attention.a_seconds is not None
     assert attention.b_seconds is not None
     assert attention.b_seconds > 1.5 * attention.a_seconds
+    assert a.traced is not None and a.traced.layers and attention.a_layer is not None
+    assert attention.a_layer * a.traced.layers == pytest.approx(attention.a_seconds)
+    assert rows["sampling"].a_layer is None and rows["sampling"].a_seconds is not None
+    shares = {roof.role: roof.share for roof in roofs_of(pair.a, a.traced)}
+    assert shares and {row.role: row.a_roofline for row in rows.values() if row.a_roofline is not None} == shares
     assert role_rows(None, None) == ()
     assert all(row.a_seconds is None for row in role_rows(None, b))

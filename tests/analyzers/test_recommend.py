@@ -87,6 +87,15 @@ def test_an_slo_rules_out_what_breaks_it(lab: Lab) -> None:
         assert metrics_of(held.benches[-1])["mean_tpot"] * (1 + predicted) <= bound * 1.05
 
 
+def test_an_impossible_goal_is_called_so(lab: Lab) -> None:
+    run = lab("few-sequences").b
+    document = recommend(run, VLLM, slo={"tpot": 1e-6})
+    floor = next(limit for limit in document.limits if limit.floor)
+    assert document.verdict.startswith("Impossible: a TPOT within 0.001 ms")
+    assert not document.recommendations
+    assert not recommend(run, VLLM, slo={"tpot": 2 * floor.value}).verdict.startswith("Impossible")
+
+
 def test_another_run_shows_what_the_cache_would_save(lab: Lab) -> None:
     pair = lab("prefix-cache-off")
     with pytest.raises(NotPredictable, match="share a prefix"):
@@ -191,6 +200,9 @@ def test_no_run_of_the_lab_beats_its_limits(lab: Lab) -> None:
         for run in (lab(case).a, lab(case).b):
             for limit in limits_of(situation_of(run).measured):
                 assert limit.value > 0
+                if limit.floor:
+                    assert limit.now is None or limit.now >= limit.value
+                    continue
                 # Steps with prompt tokens hold more sequences than the usual pure decode step.
                 assert limit.now is None or limit.now <= 1.1 * limit.value or "sequences" in limit.name
 

@@ -32,6 +32,7 @@ def main() -> int:
     from profiler.analyzers.knobs import NotPredictable
     from profiler.analyzers.metrics import metrics_of
     from profiler.analyzers.predict import outlook, situation_of
+    from profiler.cli.settings import engine_in
 
     held = [0, 0]
     for before, after, knob, value in CASES:
@@ -39,7 +40,7 @@ def main() -> int:
         own, truth = metrics_of(a.benches[-1]), metrics_of(b.benches[-1])
         print(f"{before} with {knob}={value}")
         try:
-            found = outlook(situation_of(a), {knob: value})
+            found = outlook(situation_of(a, engine=engine_in(a)), {knob: value})
         except NotPredictable as reason:
             print(f"  not predicted: {reason}")
             continue

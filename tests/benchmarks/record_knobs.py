@@ -78,6 +78,7 @@ def main() -> int:
     from profiler.analyzers.knobs import NotPredictable
     from profiler.analyzers.metrics import metrics_of
     from profiler.analyzers.predict import outlook, situation_of
+    from profiler.cli.settings import engine_in
 
     folder = Path(sys.argv[1]).absolute()
     starts: dict[str, list[Run]] = {}
@@ -99,16 +100,22 @@ def main() -> int:
             one, two = values[before][name], values[after][name]
             change, ratios = two.mean() / one.mean() - 1.0, two[:, None] / one[None, :] - 1.0
             print(f"  {name:18} {change:+.0%} ({ratios.min():+.0%} to {ratios.max():+.0%})")
+        truths = [{name: metrics_of(run.benches[-1])[name] for name in METRICS} for run in starts[after]]
         for run in starts[before]:
             try:
-                found = outlook(situation_of(run), knob)
+                found = outlook(situation_of(run, engine=engine_in(run)), knob)
             except NotPredictable as reason:
                 print(f"  {knob} from {run.name}: not predicted: {reason}")
                 continue
+            own = metrics_of(run.benches[-1])
             for name in METRICS:
                 low, high = found.predicted[name].interval
                 change = found.predicted[name].change
-                print(f"  {knob} from {run.name}: {name} predicted {change:+.0%} ({low:+.0%} to {high:+.0%})")
+                held = sum(low <= truth[name] / own[name] - 1.0 <= high for truth in truths)
+                print(f"  {knob} from {run.name}: {name} predicted {change:+.0%} ({low:+.0%} to {high:+.0%}), holds "
+                      f"{held} of {len(truths)}")  # fmt: skip
+            for note in found.notes:
+                print(f"  {note}")
     return 0
 
 

@@ -3,7 +3,8 @@
     .venv/bin/python tests/benchmarks/report_page.py --events 1000000
 
 The lab beside the checkout simulates the pair and writes the traces. Times are medians of several openings in a headless
-Chromium: until the document's scripts ran (domContentLoadedEventEnd) and its own metrics (DevTools Performance.getMetrics).
+Chromium: until the document's scripts ran and what the window shows is drawn (domContentLoadedEventEnd), and its own
+metrics (DevTools Performance.getMetrics).
 """
 
 from __future__ import annotations

@@ -79,6 +79,28 @@ def test_the_waterfall_is_drawn_with_a_bar_for_every_row(page: chromium.Page, tm
     assert drawn == len(labels)
 
 
+def test_a_bar_and_its_row_lead_to_the_evidence(page: chromium.Page, tmp_path: Path) -> None:
+    show(page, documents.pair(), tmp_path)
+    row = "[...document.querySelectorAll('.panel.chosen .ytick text')].find((e) => e.textContent === 'batching')"
+    x, y = page.evaluate(
+        f"{row}.scrollIntoView({{block: 'center'}}),"
+        f" (() => {{ const b = {row}.getBoundingClientRect(); return [b.right + 60, (b.top + b.bottom) / 2]; }})()"
+    )
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    page.settle()
+    assert page.evaluate("location.hash") == "#metric-0-batching"
+    assert page.evaluate("document.activeElement.querySelector('h4').textContent").startswith("batching")
+    visible = "document.getElementById('metric-0-batching').getBoundingClientRect().top"
+    assert 0 <= page.evaluate(visible) < page.evaluate("innerHeight")
+    links = page.evaluate(
+        "[...document.querySelectorAll('.panel.chosen a.evidence')].map((e) => e.getAttribute('href'))"
+    )
+    assert "#metric-0-batching" in links
+    assert page.evaluate("[...document.querySelectorAll('a.evidence')].every((e) => document.querySelector(e.hash))")
+    assert page.complaints == []
+
+
 def test_the_metric_is_chosen_by_keyboard(page: chromium.Page, tmp_path: Path) -> None:
     show(page, documents.pair(), tmp_path)
     page.evaluate("document.getElementById('metric').focus()")
@@ -137,12 +159,31 @@ def test_it_prints(page: chromium.Page, tmp_path: Path, shots: Path) -> None:
     assert page.complaints == []
 
 
+def test_figures_out_of_sight_are_drawn_later_and_on_paper(page: chromium.Page, tmp_path: Path) -> None:
+    page.call("Emulation.setDeviceMetricsOverride", width=1280, height=300, deviceScaleFactor=1, mobile=False)
+    path = tmp_path / "report.html"
+    path.write_text(to_html(documents.pair()), encoding="utf-8")
+    page.open(path)
+    every = "[...document.querySelectorAll('.plot')]"
+    waiting = f"{every}.filter((e) => e.clientWidth > 0 && !e.querySelector('.main-svg')).length"
+    deadline = time.monotonic() + 30
+    while page.evaluate(waiting):
+        assert time.monotonic() < deadline, "a figure was never drawn"
+        page.settle()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(f"{every}.every((e) => e.querySelector('.main-svg'))")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    heights = page.evaluate(f"{every}.map((e) => [e.clientHeight, parseFloat(e.style.minHeight)])")
+    assert heights and all(least > 0 and (high == 0 or high >= least) for high, least in heights)
+    assert page.complaints == []
+
+
 def test_hostile_names_are_text(page: chromium.Page, tmp_path: Path) -> None:
     show(page, documents.hostile(), tmp_path)
 
     assert page.evaluate("document.title").startswith("Diagnosis: </script>")
     assert page.dialogs == []
-    assert page.evaluate("document.querySelectorAll('img, main a:not(.moment), iframe, object').length") == 0
+    assert page.evaluate("document.querySelectorAll('img, main a:not(.moment, .evidence), iframe, object').length") == 0
     scripts = page.evaluate("[...document.scripts].filter((e) => e.type !== 'application/json').length")
     assert scripts == 4
     assert "{{7*7}}" in page.evaluate("document.querySelector('h1').textContent")

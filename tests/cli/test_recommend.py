@@ -80,3 +80,16 @@ def test_predictions_are_compared_with_what_came_of_them(invoke: Invoke, runs: t
     lines = [line for line in json.loads(out)["method"] if "was predicted to change" in line]
     assert any(line.startswith(f"max_num_seqs={limit}") and "output_throughput" in line for line in lines)
     assert (before / ".profiler" / "scores.txt").read_text().splitlines() == lines
+
+
+def test_the_loop_closes_on_a_real_engine_too(invoke: Invoke, corpus: Path, tmp_path: Path) -> None:
+    """vLLM on a CPU, eager and compiled: what was predicted of the compiler is compared with the run that has it."""
+    before, after = (
+        Path(shutil.copytree(corpus / "own/vllm-compile" / n, tmp_path / n)) for n in ("eager", "compiled")
+    )
+    status, out, _ = invoke("recommend", before, "--verify")
+    assert status == 0 and "--no-enforce-eager" in out
+    status, out, _ = invoke("diagnose", before, after, "--json", "-")
+    assert status == 0
+    lines = [line for line in json.loads(out)["method"] if line.startswith("compile=on was predicted to change")]
+    assert {line.split()[5] for line in lines} >= {"output_throughput", "mean_ttft", "mean_tpot"}

@@ -10,8 +10,14 @@ import pytest
 
 import profiler
 from profiler import open_run
+from profiler.analyzers.checking import check
+from profiler.analyzers.compared_loads import curves
 from profiler.analyzers.inspection import inspect
+from profiler.analyzers.run_names import told_apart
 from profiler.model.diagnosis import Diagnosis, Gap
+from profiler.reports.check import print_check
+from profiler.reports.goodput import print_goodput
+from tests.reports.chinese import missed, untranslated, untranslated_inspection
 from tests.strategies import CORPUS, KINETO, OWN
 
 SIDE = OWN / "vllm-vs-sglang"
@@ -45,6 +51,7 @@ def test_every_file_is_read_or_says_why_not(folder: Path) -> None:
         assert record.format not in ("", "unreadable"), (path, record.problems)
         assert record.read or record.problems, f"{path}: nothing was read and nothing says why"
         assert all(p.detail and "\n" not in p.detail for p in record.problems)
+        assert untranslated_inspection(document) == set(), path
         assert not any(p.severity == "error" for p in record.problems), (path, record.problems)
         for device in document.devices:
             total = sum(device.categories.values()) + sum(device.idle.values())
@@ -61,6 +68,7 @@ def diagnosed(a: Path, b: Path) -> Diagnosis:
     if not a.exists() or not b.exists():
         pytest.skip("the corpus of real files is not on this machine")
     document = pair(a, b)
+    assert untranslated(document) == set()
     for gap in document.gaps:
         assert sum(c.gap for c in gap.causes) + gap.unexplained.gap == pytest.approx(
             gap.gap, abs=1e-9 * max(abs(gap.a), abs(gap.b))
@@ -152,3 +160,25 @@ def test_the_kernel_table_and_the_rows_of_the_gap_are_the_same_numbers() -> None
     parts = {part.name: part.gap for part in kernel.parts}
     assert {name: parts[name] for name in tops} == pytest.approx(tops, abs=1e-12)
     assert set(parts) - set(tops) <= {"gaps between kernels"}
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("bench/inference-perf/vllm", "bench/inference-perf/vllm+quantization"),
+        ("bench/aiperf/c1", "bench/llm-d/br_v0_2_example.yaml"),
+        ("bench/llm-d/guidellm_report_v2.json", "bench/llm-d/inference_perf_lifecycle.yaml"),
+        ("bench/dstack-pd/3p1d_conc64_in2048_out128_20250917_065754.json", "bench/llmperf/summary_groq_70b.json"),
+        ("own/vllm-vs-sglang/vllm-1", "own/vllm-vs-sglang/sglang-1"),
+        ("own/vllm-compile/compiled", "own/vllm-compile/eager"),
+    ],
+)
+def test_everything_about_a_real_pair_is_said_in_chinese(a: str, b: str, corpus: Path) -> None:
+    one, two = open_run(corpus / a), open_run(corpus / b)
+    assert untranslated(profiler.diagnose(corpus / a, corpus / b)) == set()
+    rules, loads = check(one, two), curves(told_apart((one, two)), {"ttft": 0.5})
+    shown = (
+        lambda console: print_check(rules, console, verbose=True),
+        lambda console: print_goodput(loads, console, verbose=True),
+    )
+    assert missed(*shown) == set()

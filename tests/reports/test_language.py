@@ -11,16 +11,30 @@ import pytest
 from rich.console import Console
 
 from profiler import open_run, registry
+from profiler.analyzers.checking import check
+from profiler.analyzers.compared_loads import curves
 from profiler.analyzers.diagnosis import diagnose
+from profiler.analyzers.fairness.rules import RULES
+from profiler.analyzers.flames import Kinds, compared, flames_of
+from profiler.analyzers.inspection import inspect
+from profiler.analyzers.recommend import recommend, whatif
+from profiler.analyzers.run_names import told_apart
 from profiler.model.diagnosis import Diagnosis
+from profiler.reports import wording
+from profiler.reports.check import print_check, to_check_markdown
+from profiler.reports.flamegraph import to_flamegraph_html
+from profiler.reports.goodput import print_goodput, to_goodput_markdown
+from profiler.reports.goodput_html import to_goodput_html
 from profiler.reports.html import to_html
 from profiler.reports.json_document import to_json
-from profiler.reports.language import LANGUAGES, Catalogue, catalogue, said, speaking
+from profiler.reports.language import LANGUAGES, Catalogue, said, speaking
 from profiler.reports.markdown import to_markdown
+from profiler.reports.recommendation_terminal import print_recommendations, print_whatif
 from profiler.reports.terminal import print_diagnosis
 from profiler.reports.translated import translated
 from tests.conftest import Lab
 from tests.reports import documents
+from tests.reports.chinese import missed, untranslated, untranslated_inspection
 from tests.reports.test_html import Outline
 from tests.strategies import ROOT
 
@@ -47,12 +61,6 @@ def shown(diagnosis: Diagnosis, language: str) -> tuple[str, str, str]:
     return page, comment, console.file.getvalue()
 
 
-def untranslated(diagnosis: Diagnosis) -> set[str]:
-    catalogue("zh").missed.clear()
-    shown(diagnosis, "zh")
-    return set(catalogue("zh").missed)
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_message_of_the_examples_has_a_translation(name: str) -> None:
     assert untranslated(example(name)) == set()
@@ -61,6 +69,69 @@ def test_every_message_of_the_examples_has_a_translation(name: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_message_of_a_known_cause_has_a_translation(case: str, lab: Lab) -> None:
     assert untranslated(lab(case).forward) == set()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_message_about_one_run_has_a_translation(case: str, lab: Lab) -> None:
+    for run in (lab(case).a, lab(case).b):
+        assert untranslated_inspection(inspect(run)) == set()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_rule_and_curve_has_a_translation(case: str, lab: Lab) -> None:
+    pair = lab(case)
+    rules, loads = check(pair.a, pair.b), curves(told_apart((pair.a, pair.b)), {"ttft": 0.5, "tpot": 0.05})
+    drawing = (
+        lambda console: print_check(rules, console, verbose=True),
+        lambda _: to_check_markdown(rules),
+        lambda console: print_goodput(loads, console, verbose=True),
+        lambda _: to_goodput_markdown(loads),
+        lambda _: to_goodput_html(loads),
+    )
+    assert missed(*drawing) == set()
+
+
+@pytest.mark.parametrize("kind", ["gpu", "host"])
+def test_a_flamegraph_has_a_translation(kind: Kinds, lab: Lab) -> None:
+    pair = lab("tp-slow-comm")
+    one, two = flames_of(pair.a, kind), flames_of(pair.b, kind)
+    assert one is not None and two is not None
+    alone = missed(lambda _: to_flamegraph_html(one, ("run-A",), ""))
+    both = compared(one, two, (1.0, 1.0))
+    assert alone | missed(lambda _: to_flamegraph_html(both, ("run-A", "run-B"), "an output token")) == set()
+
+
+@pytest.mark.parametrize("case", ["small-kv", "throttled", "tp-slow-comm", "prefix-cache-off"])
+def test_every_recommendation_has_a_translation(case: str, lab: Lab) -> None:
+    engine = next(one for one in registry.engines() if one.name == "vllm")
+    for run in (lab(case).a, lab(case).b):
+        advice, guess = recommend(run, engine), whatif(run, engine, {"max_num_seqs": 4})
+        found = missed(
+            lambda console, advice=advice: print_recommendations(advice, console, verbose=True, plan=True),
+            lambda console, guess=guess: print_whatif(guess, console, verbose=True),
+        )
+        assert found == set()
+
+
+def test_a_rule_keeps_its_own_name_behind_its_title() -> None:
+    with speaking("zh"):
+        assert wording.rule("same_requests") == "请求集相同（same_requests）"
+        assert wording.rule("a_rule_of_another_package") == "a_rule_of_another_package"
+        assert all(wording.rule(one.name) != one.name for one in RULES)
+    assert wording.rule("same_requests") == "same_requests"
+
+
+def test_what_a_problem_quotes_of_a_file_stays() -> None:
+    with speaking("zh"):
+        assert said("could not be opened: Permission denied") == "无法打开：Permission denied"
+        assert said("3 of 7 requests failed") == "7 个请求中有 3 个失败"
+
+
+def test_a_place_for_a_number_takes_nothing_else() -> None:
+    with speaking("zh"):
+        assert said("of 8,195") == "共 8,195"
+        assert said("3 of 1,024") == "1,024 中的 3"
+        assert said("of the others") == "of the others"
 
 
 def test_a_message_without_a_translation_is_found() -> None:
@@ -84,7 +155,8 @@ def test_data_stays(name: str) -> None:
         other = translated(document)
     assert other.runs == document.runs
     assert other.kernels == document.kernels
-    assert other.problems == document.problems
+    places = [(p.run, p.file, p.severity, p.count) for p in document.problems]
+    assert [(p.run, p.file, p.severity, p.count) for p in other.problems] == places
     for gap, same in zip(document.gaps, other.gaps, strict=True):
         assert (gap.metric, gap.gap, gap.interval, gap.unit) == (same.metric, same.gap, same.interval, same.unit)
         for cause, twin in zip(gap.causes, same.causes, strict=True):

@@ -1,0 +1,43 @@
+"""What a row's text claims, and that it claims no more than the row's figures show."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiler.analyzers.gap.view import time_text
+from profiler.model.diagnosis import Cause, Diagnosis
+from profiler.reports import numbers
+from tests.conftest import Lab
+
+CASES = ("null", "tp-slow-comm", "slow-attention", "few-sequences", "graphs-off")
+
+
+def row(document: Diagnosis, cause: str) -> Cause:
+    return next(one for one in document.gaps[0].causes if one.cause == cause)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_run_s_kernels_take_longer_where_the_row_shows_nothing(case: str, lab: Lab) -> None:
+    for document in (lab(case).forward, lab(case).backward):
+        gap, kernel = document.gaps[0], row(document, "kernel")
+        assert kernel.interval is not None
+        written = numbers.gap_scale(gap).signed(kernel.gap)
+        chance = kernel.interval[0] <= 0 <= kernel.interval[1]
+        names_one = "longer" in kernel.summary
+        assert names_one == (not chance and any(digit in "123456789" for digit in written)), (written, kernel)
+
+
+def test_slower_kernels_are_named(lab: Lab) -> None:
+    assert "run-B's kernels take longer" in row(lab("slow-attention").forward, "kernel").summary
+    assert "equal kernel time" in row(lab("null").forward, "kernel").summary
+
+
+def test_equal_collectives_are_not_said_to_be_hidden(lab: Lab) -> None:
+    pair = lab("tp-slow-comm")
+    same = [one for one in pair.forward.gaps[0].causes if one.cause == "communication"]
+    assert same and "no collective" not in same[0].summary
+
+
+def test_a_time_that_is_only_rounding_is_zero() -> None:
+    assert time_text(1.5e-18) == "0 s"
+    assert time_text(3.6e-7) == "360 ns"
