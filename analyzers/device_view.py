@@ -86,21 +86,25 @@ def views_of(trace: Trace) -> tuple[DeviceView, ...]:
     for device in np.unique(owner).tolist():
         events = _in_order(table, on_device[owner == device])
         links = launched(trace, events, spans)
+        _let_go(table)
         classes = classify(trace.names, events.names_used())
         swept = sweep(events.start, events.end, _tiers(events, classes))
         gaps = gaps_on_device(trace, events, links, swept, spans)
+        _let_go(table)
         views.append(DeviceView(trace, f"gpu {device}", titles.get(device), events, links, classes, swept, gaps, spans))
     return tuple(views)
 
 
 def _in_order(table: EventTable, rows: NDArray[np.int64]) -> EventTable:
-    """These events by start, end and stream. They are copied once, and what they lay in goes out of memory if it is a
-    file's: this copy is most of what an analysis holds."""
+    """These events by start, end and stream, copied once: this copy is most of what an analysis holds."""
     start, end = table.start[rows], table.start[rows] + table.duration[rows]
-    events = table.select(rows[np.lexsort((end, table.stream[rows], start))])
+    return table.select(rows[np.lexsort((end, table.stream[rows], start))])
+
+
+def _let_go(table: EventTable) -> None:
+    """Where the trace lies in a file, what was looked at of it need not stay in memory beside the copy."""
     for field in fields(EventTable):
         let_go(getattr(table, field.name))
-    return events
 
 
 class Views:

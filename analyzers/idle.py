@@ -8,6 +8,7 @@ waited for another stream or for itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +42,7 @@ class Gaps:
     and the device event (its row among those given) that end the gap."""
 
     nanoseconds: Floats
-    code: Ints
+    code: NDArray[np.int8]
     causes: tuple[str, ...]
     step: Ints
     event: Ints
@@ -74,22 +75,21 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     late_rows = np.flatnonzero(cause[whole] == _LAUNCH)
     paused = np.minimum(length[late_rows], pause)
     length[late_rows] -= paused
-    collected = np.zeros(len(whole))
+    collected: dict[int, float] = {}
     for i in phases.collecting(swept.gap_start[whole], swept.gap_end[whole]).tolist():
         if cause[whole[i]] in (_LAUNCH, _SYNC):
             row = whole[i]
             until = min(max(int(launch[row]), int(swept.gap_start[row])), int(swept.gap_end[row]))
             spent = phases.collected(int(links.calls.thread[call[row]]), int(swept.gap_start[row]), until)
-            collected[i] = min(spent, float(length[i]))
-    length -= collected
-    garbage = np.flatnonzero(collected > 0)
-    step = owner[whole]
-    step[cause[whole] == _OUTSIDE] = -1
+            if min(spent, length[i]) > 0:
+                collected[i] = min(spent, float(length[i]))
+    garbage, lost = np.array(list(collected), np.int64), np.array(list(collected.values()), np.float64)
+    length[garbage] -= lost
+    owner[cause == _OUTSIDE] = -1
+    again = whole[np.concatenate([late_rows, garbage])]
+    codes = np.repeat(np.array([_DEVICE, _GARBAGE], np.int8), [len(late_rows), len(garbage)])
     return pieces.done(
-        np.concatenate([length, paused, collected[garbage]]),
-        np.concatenate([cause[whole], np.full(len(late_rows), _DEVICE), np.full(len(garbage), _GARBAGE)]),
-        np.concatenate([step, step[late_rows], step[garbage]]),
-        np.concatenate([after[whole], after[whole][late_rows], after[whole][garbage]]),
+        [length, paused, lost], [cause[whole], codes], [owner[whole], owner[again]], [after[whole], after[again]]
     )
 
 
@@ -323,18 +323,17 @@ class _Pieces:
 
     def done(
         self,
-        lengths: Floats | None = None,
-        codes: Ints | None = None,
-        steps: Ints | None = None,
-        events: Ints | None = None,
+        lengths: Sequence[Floats] = (),
+        codes: Sequence[NDArray[np.int8]] = (),
+        steps: Sequence[Ints] = (),
+        events: Sequence[Ints] = (),
     ) -> Gaps:
-        """All pieces, with those that were classified elsewhere (``codes`` index ``_CAUSES``)."""
-        none = np.zeros(0, np.int64)
+        """All pieces, with those that were classified elsewhere (``codes`` index ``_CAUSES``), in parts."""
         ends = np.array(self._ends, np.int64).reshape(-1, 2)
         return Gaps(
-            np.concatenate([np.array(self._lengths), none if lengths is None else lengths]),
-            np.concatenate([np.array(self._codes, np.int64), none if codes is None else codes]),
+            np.concatenate([np.array(self._lengths, np.float64), *lengths]),
+            np.concatenate([np.array(self._codes, np.int8), *codes]),
             tuple(self._names),
-            np.concatenate([ends[:, 0], none if steps is None else steps]),
-            np.concatenate([ends[:, 1], none if events is None else events]),
+            np.concatenate([ends[:, 0], *steps]),
+            np.concatenate([ends[:, 1], *events]),
         )
