@@ -159,7 +159,8 @@ class Database:
         ]
         value = f"CAST({_quoted(column)} AS BLOB)"
         query = f"SELECT {', '.join([*expressions, value])} FROM {self._source(table)} "
-        cursor = self._connection.execute(query + f"WHERE LENGTH({value}) BETWEEN 1 AND {LONGEST_BLOB}")
+        there = f"{_quoted(column)} IS NOT NULL AND LENGTH({value}) BETWEEN 1 AND {LONGEST_BLOB}"
+        cursor = self._connection.execute(f"{query}WHERE {there}")
         while batch := cursor.fetchmany(BATCH):
             block = np.array([row[:-1] for row in batch], np.int64)
             yield {name: block[:, index] for index, name in enumerate(wanted)}, [row[-1] for row in batch]
