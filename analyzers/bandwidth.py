@@ -35,13 +35,17 @@ _ACTIVATION: Final = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "ha
 STATED: Final = "what the communication library was told"
 SHAPES: Final = "shapes of the calls' tensors"
 COMPUTED: Final = "computed: hidden size x the step's tokens x bytes of an activation, without padding"
+# Where a group's size comes from if the call does not state it.
+TENSOR_PARALLEL: Final = "computed: the tensor-parallel size"
+WHOLE_JOB: Final = "computed: every rank of the job, the most that the group can have"
 
 
 @dataclass(frozen=True)
 class Moved:
     """The calls of one collective by one kernel: ``calls`` of which the size is known, all ``of`` them. Sizes are
     bytes as nccl-tests count them (columns of one length), ``seconds`` what each took: its transfer where ranks are
-    aligned (``transfer``), else with its waiting. ``ranks`` None: the group's size is not known."""
+    aligned (``transfer``), else with its waiting. ``ranks`` None: the group's size is not known; ``group`` says how it
+    was computed, None where the call states it."""
 
     kernel: str
     operation: str
@@ -51,6 +55,7 @@ class Moved:
     sizes: Floats
     seconds: Floats
     transfer: bool
+    group: str | None = None
 
     @property
     def calls(self) -> int:
@@ -96,31 +101,38 @@ def size_of(message: Message) -> int | None:
     return sent
 
 
-def moved(collectives: Collectives, facts: Mapping[str, Fact[object]], transfer: Floats | None = None) -> list[Moved]:
+def moved(
+    collectives: Collectives,
+    facts: Mapping[str, Fact[object]],
+    transfer: Floats | None = None,
+    world_size: int | None = None,
+) -> list[Moved]:
     """By kernel and collective, the longest first. ``transfer``: seconds of each collective's transfer, NaN where it is
-    not known apart from the waiting."""
+    not known apart from the waiting; ``world_size``: the ranks of the job."""
     spent = (collectives.end - collectives.start) / 1e9
     alone = np.zeros(len(spent), bool) if transfer is None else np.isfinite(transfer)
     whole = Counter(collectives.kernel)
     calls = Counter(m.call for m in collectives.messages if m is not None)
     activation = _activation(facts)
-    rows: dict[tuple[str, str, int | None, str], list[tuple[int, float]]] = {}
+    rows: dict[tuple[str, str, int | None, str | None, str], list[tuple[int, float]]] = {}
     for i, (kernel, message) in enumerate(zip(collectives.kernel, collectives.messages, strict=True)):
         # A call of several kernels moves its message with all of them: none has a size of its own.
         if message is not None and calls[message.call] == 1:
             stated = size_of(message)
-            ranks = None if message.ranks == NO_ID else message.ranks
+            computed = _group(message.operation, facts, world_size)
+            ranks, group = computed if message.ranks == NO_ID else (message.ranks, None)
             source = SHAPES if message.shapes else STATED
             if stated:
-                rows.setdefault((kernel, message.operation, ranks, source), []).append((i, float(stated)))
+                rows.setdefault((kernel, message.operation, ranks, group, source), []).append((i, float(stated)))
         elif message is None and activation is not None and collectives.tokens[i] > 0 and is_all_reduce(kernel):
             size = activation * float(collectives.tokens[i])
-            rows.setdefault((kernel, "all_reduce", _tensor_parallel(facts), COMPUTED), []).append((i, size))
+            ranks, group = _group("all_reduce", facts, world_size)
+            rows.setdefault((kernel, "all_reduce", ranks, group, COMPUTED), []).append((i, size))
     found = []
-    for (kernel, operation, ranks, source), calls_of in rows.items():
+    for (kernel, operation, ranks, group, source), calls_of in rows.items():
         at = np.array([row for row, _ in calls_of], np.int64)
         sizes = np.array([size for _, size in calls_of])
-        one = Moved(kernel, operation, ranks, source, whole[kernel], sizes, spent[at], transfer=False)
+        one = Moved(kernel, operation, ranks, source, whole[kernel], sizes, spent[at], transfer=False, group=group)
         apart = alone[at]
         # Bandwidth is that of the transfer alone, where it is known for all but a few.
         if transfer is not None and apart.mean() > _MOST:
@@ -146,6 +158,17 @@ def _activation(facts: Mapping[str, Fact[object]]) -> int | None:
     if hidden is None or not isinstance(hidden.value, int) or isinstance(hidden.value, bool) or width is None:
         return None
     return hidden.value * width
+
+
+def _group(operation: str, facts: Mapping[str, Fact[object]], world_size: int | None) -> tuple[int | None, str | None]:
+    """The ranks of a call that does not state them, and how they were computed."""
+    parallel = _tensor_parallel(facts)
+    # Experts are exchanged and data-parallel ranks are gathered among others than those that share a layer.
+    if parallel is not None and (operation == "all_reduce" or world_size == parallel):
+        return parallel, TENSOR_PARALLEL
+    if operation in _FACTORS and world_size is not None and world_size > 1:
+        return world_size, WHOLE_JOB
+    return None, None
 
 
 def _tensor_parallel(facts: Mapping[str, Fact[object]]) -> int | None:

@@ -24,8 +24,9 @@ _NEEDS: Final = (
 def communication_figures(run: Run, accounts: Sequence[DeviceAccount], across: AcrossRanks | None) -> list[Figure]:
     """Every figure about collectives that the traces of a run carry; ``across`` is what ``aligned`` gives."""
     found: list[Figure] = []
+    sizes = {trace.path: trace.world_size for trace in run.traces}
     for account in accounts:
-        found += _collectives(account, run.facts, across)
+        found += _collectives(account, run.facts, across, sizes[account.trace])
     return found if across is None else found + _across(across)
 
 
@@ -38,14 +39,16 @@ def aligned(run: Run, accounts: Sequence[DeviceAccount]) -> AcrossRanks | None:
     return across_ranks([(account.source, bases[account.trace], account.collectives) for account in accounts])
 
 
-def _collectives(account: DeviceAccount, facts: Mapping[str, Fact[object]], across: AcrossRanks | None) -> list[Figure]:
+def _collectives(
+    account: DeviceAccount, facts: Mapping[str, Fact[object]], across: AcrossRanks | None, world_size: int | None
+) -> list[Figure]:
     rows = FigureRows("communication", account.source)
     totals = totals_of(account.collectives)
     alone = None
     if across is not None:
         place = [rank.trace for rank in across.ranks].index(account.source) if totals else None
         alone = None if place is None else transfers(account.collectives, across.rows[place], across.transfer)
-    sized = moved(account.collectives, facts, alone)
+    sized = moved(account.collectives, facts, alone, world_size)
     for total in totals[:_LONGEST]:
         rows.add(f"exposed: {total.kernel[:100]}", total.exposed, "s",
                  f"{total.calls:,} calls of {total.seconds:.3g} s, {total.hidden:.3g} s under compute")  # fmt: skip
@@ -64,6 +67,7 @@ def _moved(rows: FigureRows, one: Moved) -> None:
     title = f"{one.operation} by {one.kernel[:80]}"
     low, middle, high = spread_of(one.sizes)
     group = "a group of unknown size" if one.ranks is None else f"{one.ranks} ranks"
+    group += "" if one.group is None else f" ({one.group})"
     detail = f"median; {low:,.0f} to {high:,.0f} bytes among {group}; {one.calls:,} of {one.of:,} calls; {one.source}"
     rows.add(f"message: {title}", middle, "bytes", detail)
     timed = "its transfer alone, without waiting" if one.transfer else "its time holds any waiting for other ranks"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profiler.analyzers.captured import seconds_by_range
 from profiler.analyzers.communication import Collectives, collectives_of
@@ -142,7 +144,7 @@ def _account(view: DeviceView) -> DeviceAccount:
 
 
 def _speculation(view: DeviceView, costs: StepCosts) -> Speculation | None:
-    used = np.unique(view.links.step[view.links.step >= 0])
+    used = np.flatnonzero(np.bincount(view.links.step[view.links.step >= 0]))
     return speculation_of(view.trace, view.links, view.swept.share, costs.spans.labels, used, costs.seconds, costs.idle)
 
 
@@ -165,21 +167,13 @@ def _step_costs(
     owned = links.step >= 0
     if not owned.any():
         return None
-    used = np.unique(links.step[owned])
+    used = np.flatnonzero(np.bincount(links.step[owned]))
     row = np.full(len(spans) + 1, -1, np.int64)
     row[used] = np.arange(len(used))
     step, n = row[links.step], len(used)
-    code = classes.code[events.name]
-    busy = {
-        name: np.bincount(step[rows], swept.share[rows], minlength=n) / 1e9
-        for i, name in enumerate(classes.categories)
-        if (rows := owned & (code == i)).any()
-    }
-    roles = {
-        name: np.bincount(step[rows], swept.share[rows], minlength=n) / 1e9
-        for i, name in enumerate(ROLES)
-        if layers.usual is not None and (rows := owned & (layers.role == i)).any()
-    }
+    at, share = step[owned], swept.share[owned]
+    busy = _by_step(at, share, classes.code[events.name[owned]], classes.categories, n)
+    roles = {} if layers.usual is None else _by_step(at, share, layers.role[owned], ROLES, n)
     idle = {}
     gap_row = row[gaps.step]
     for number, cause in sorted(enumerate(gaps.causes), key=lambda item: item[1]):
@@ -216,16 +210,23 @@ def _step_costs(
     )
 
 
+def _by_step(step: Ints, share: Floats, code: NDArray[Any], names: Sequence[str], steps: int) -> dict[str, Floats]:
+    """Seconds of every step by what its events are: ``code`` indexes ``names``, of which those that occur are given."""
+    key = step * len(names) + code
+    seconds = np.bincount(key, share, minlength=steps * len(names)).reshape(steps, len(names)) / 1e9
+    occurs = np.bincount(code, minlength=len(names)) > 0
+    return {name: seconds[:, i].copy() for i, name in enumerate(names) if occurs[i]}
+
+
 def _totals(
     trace: Trace, events: EventTable, links: Launched, classes: Classified, swept: Sweep
 ) -> tuple[KernelTotal, ...]:
     owned = links.step >= 0
     rows_used = owned if owned.any() else np.ones(len(events), bool)
-    names, position = np.unique(events.name[rows_used], return_inverse=True)
-    seconds = np.bincount(position, swept.share[rows_used]) / 1e9
-    calls = np.bincount(position)
+    name = events.name[rows_used]
+    calls, seconds = np.bincount(name), np.bincount(name, swept.share[rows_used]) / 1e9
     rows = [
-        KernelTotal(trace.names[name], classes.categories[classes.code[name]], float(s), int(c))
-        for name, s, c in zip(names.tolist(), seconds, calls, strict=True)
+        KernelTotal(trace.names[i], classes.categories[classes.code[i]], float(seconds[i]), int(calls[i]))
+        for i in np.flatnonzero(calls).tolist()
     ]
     return tuple(sorted(rows, key=lambda r: (-r.seconds, r.name)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Final
 
@@ -18,6 +18,7 @@ from profiler.analyzers.timeline import COMMUNICATION as COMM_TIER
 from profiler.analyzers.timeline import COMPUTE, COPY, Sweep, sweep
 from profiler.analyzers.trace_steps import Launched, Spans, launched, spans_of
 from profiler.model.trace import DEVICE_KINDS, EventTable, Kind, Trace
+from profiler.store.growing import let_go
 
 CPU: Final = "cpu"
 
@@ -83,16 +84,27 @@ def views_of(trace: Trace) -> tuple[DeviceView, ...]:
     views = []
     owner = table.device[on_device]
     for device in np.unique(owner).tolist():
-        # Rows are chosen and put in order before the table is copied, once: it is most of what an analysis holds.
-        rows = on_device[owner == device]
-        start, end = table.start[rows], table.start[rows] + table.duration[rows]
-        events = table.select(rows[np.lexsort((end, table.stream[rows], start))])
+        events = _in_order(table, on_device[owner == device])
         links = launched(trace, events, spans)
+        _let_go(table)
         classes = classify(trace.names, events.names_used())
         swept = sweep(events.start, events.end, _tiers(events, classes))
         gaps = gaps_on_device(trace, events, links, swept, spans)
+        _let_go(table)
         views.append(DeviceView(trace, f"gpu {device}", titles.get(device), events, links, classes, swept, gaps, spans))
     return tuple(views)
+
+
+def _in_order(table: EventTable, rows: NDArray[np.int64]) -> EventTable:
+    """These events by start, end and stream, copied once: this copy is most of what an analysis holds."""
+    start, end = table.start[rows], table.start[rows] + table.duration[rows]
+    return table.select(rows[np.lexsort((end, table.stream[rows], start))])
+
+
+def _let_go(table: EventTable) -> None:
+    """Where the trace lies in a file, what was looked at of it need not stay in memory beside the copy."""
+    for field in fields(EventTable):
+        let_go(getattr(table, field.name))
 
 
 class Views:
@@ -112,9 +124,9 @@ class Views:
         return found
 
 
-def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int64]:
+def _tiers(events: EventTable, classes: Classified) -> NDArray[np.int8]:
     category = np.array(
-        [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int64
+        [COMM_TIER if c == COMMUNICATION else COPY if c in COPIES else COMPUTE for c in classes.categories], np.int8
     )
     tier = category[classes.code[events.name]]
     tier[events.are(Kind.MEMCPY, Kind.MEMSET)] = COPY

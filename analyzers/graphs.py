@@ -72,7 +72,7 @@ def graph_use(
     replayed = (links.call >= 0) & graph[links.call]
     kernel = events.kind == Kind.KERNEL
     owned = kernel & (links.step >= 0)
-    steps = np.unique(links.step[owned])
+    steps = np.flatnonzero(np.bincount(links.step[owned]))
     row = np.searchsorted(steps, links.step[owned])
     n = len(steps)
     launches = np.bincount(distinct_pairs(row[replayed[owned]], links.call[owned][replayed[owned]]), minlength=n)
@@ -81,7 +81,7 @@ def graph_use(
     whole = np.where(attended > 0, eager_attention == 0, launches == 1)
     mode = np.where(launches == 0, 2, np.where(whole, 0, 1)).astype(np.int8)
     labels = [spans.labels[i] for i in steps.tolist()]
-    calls = np.unique(links.call[kernel & replayed])
+    calls = np.flatnonzero(np.bincount(links.call[kernel & replayed]))
     pieces = launches[mode == 1]
     return GraphUse(
         mode=mode,

@@ -8,6 +8,7 @@ waited for another stream or for itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +42,7 @@ class Gaps:
     and the device event (its row among those given) that end the gap."""
 
     nanoseconds: Floats
-    code: Ints
+    code: NDArray[np.int8]
     causes: tuple[str, ...]
     step: Ints
     event: Ints
@@ -55,18 +56,9 @@ class Gaps:
 def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Sweep, spans: Spans) -> Gaps:
     """The gaps of a GPU. ``events`` are the device's, sorted by start; ``links`` joins them to launches and steps."""
     after = np.searchsorted(events.start, swept.gap_end)
-    before = np.searchsorted(events.start, swept.gap_start, side="right") - 1
     owner, call = links.step[after], links.call[after]
-    known = call >= 0
     launch = links.calls.start[call] if len(links.calls) else np.zeros(len(call), np.int64)
-    late = known & (effective_launch(events, links)[after] >= swept.gap_start)
-    inside = np.full(len(owner), True) if not len(spans) else owner == links.step[before]
-    outside = np.full(len(owner), False) if not len(spans) else owner < 0
-    waited = _ran_dry(trace, links, call, swept.gap_start, launch)
-    cause = np.where(inside, np.where(late, np.where(waited, _SYNC, _LAUNCH), np.where(known, _DEVICE, _UNKNOWN)), 0)
-    cause = np.where(~inside, np.where(known, np.where(late, _HOST, _BETWEEN_DEVICE), _BETWEEN_UNKNOWN), cause)
-    cause = np.where(outside, _OUTSIDE, cause)
-    owner = owner if len(spans) else np.full(len(owner), -1, np.int64)
+    cause = _whole_causes(trace, events, links, swept, spans, after)
     phases = HostActivity(trace)
     pieces = _Pieces()
     # Only a gap that the host made between two steps is looked at one by one: its phases fill it.
@@ -83,22 +75,43 @@ def gaps_on_device(trace: Trace, events: EventTable, links: Launched, swept: Swe
     late_rows = np.flatnonzero(cause[whole] == _LAUNCH)
     paused = np.minimum(length[late_rows], pause)
     length[late_rows] -= paused
-    collected = np.zeros(len(whole))
+    collected: dict[int, float] = {}
     for i in phases.collecting(swept.gap_start[whole], swept.gap_end[whole]).tolist():
         if cause[whole[i]] in (_LAUNCH, _SYNC):
             row = whole[i]
             until = min(max(int(launch[row]), int(swept.gap_start[row])), int(swept.gap_end[row]))
             spent = phases.collected(int(links.calls.thread[call[row]]), int(swept.gap_start[row]), until)
-            collected[i] = min(spent, float(length[i]))
-    length -= collected
-    garbage = np.flatnonzero(collected > 0)
-    step = np.where(cause == _OUTSIDE, -1, owner)[whole]
+            if min(spent, length[i]) > 0:
+                collected[i] = min(spent, float(length[i]))
+    garbage, lost = np.array(list(collected), np.int64), np.array(list(collected.values()), np.float64)
+    length[garbage] -= lost
+    owner[cause == _OUTSIDE] = -1
+    again = whole[np.concatenate([late_rows, garbage])]
+    codes = np.repeat(np.array([_DEVICE, _GARBAGE], np.int8), [len(late_rows), len(garbage)])
     return pieces.done(
-        np.concatenate([length, paused, collected[garbage]]),
-        np.concatenate([cause[whole], np.full(len(late_rows), _DEVICE), np.full(len(garbage), _GARBAGE)]),
-        np.concatenate([step, step[late_rows], step[garbage]]),
-        np.concatenate([after[whole], after[whole][late_rows], after[whole][garbage]]),
+        [length, paused, lost], [cause[whole], codes], [owner[whole], owner[again]], [after[whole], after[again]]
     )
+
+
+def _whole_causes(
+    trace: Trace, events: EventTable, links: Launched, swept: Sweep, spans: Spans, after: Ints
+) -> NDArray[np.int8]:
+    """The cause of every gap as a whole, a code; ``after`` is the event that ends it."""
+    call = links.call[after]
+    known = call >= 0
+    late = known & (effective_launch(events, links)[after] >= swept.gap_start)
+    cause = np.where(late, np.int8(_LAUNCH), np.where(known, np.int8(_DEVICE), np.int8(_UNKNOWN)))
+    launch = links.calls.start[call] if len(links.calls) else np.zeros(len(call), np.int64)
+    cause[late & _ran_dry(trace, links, call, swept.gap_start, launch)] = _SYNC
+    if len(spans):
+        owner = links.step[after]
+        before = np.searchsorted(events.start, swept.gap_start, side="right") - 1
+        between = owner != links.step[before]
+        cause[between & late] = _HOST
+        cause[between & known & ~late] = _BETWEEN_DEVICE
+        cause[between & ~known] = _BETWEEN_UNKNOWN
+        cause[owner < 0] = _OUTSIDE
+    return cause
 
 
 # Calls in which the host waits for the device, whatever their prefix (cuda, cu, hip).
@@ -139,13 +152,15 @@ def effective_launch(events: EventTable, links: Launched) -> Ints:
     known = links.call >= 0
     if not known.any():
         return np.zeros(len(events), np.int64)
-    begin, end = links.calls.start[links.call], links.calls.end[links.call]
+    end = links.calls.end[links.call]
     # A copy's call can return after the copy: when it took effect is not known, only when it was made.
     returned = known & ~((events.kind == Kind.MEMCPY) & (end > events.start))
+    begin = links.calls.start[links.call]
     if not returned.any():
         return begin
-    delay = int(np.percentile((events.start - end)[returned], 1))
-    return np.where(returned, np.maximum(begin, end + delay), begin)
+    end += int(np.percentile((events.start - end)[returned], 1, overwrite_input=True))
+    np.maximum(begin, end, out=begin, where=returned)
+    return begin
 
 
 # Codes of the causes that a whole gap can have.
@@ -195,7 +210,7 @@ def annotated_phases(trace: Trace) -> float:
     events = trace.events
     host = events.are(Kind.ANNOTATION, Kind.OPERATOR)
     marked = events.select(host & np.isin(events.name, np.array(sorted(names), np.int32)))
-    return float(sweep(marked.start, marked.end, np.zeros(len(marked), np.int64)).busy) / 1e9 if len(marked) else 0.0
+    return float(sweep(marked.start, marked.end, np.zeros(len(marked), np.int8)).busy) / 1e9 if len(marked) else 0.0
 
 
 _NONE: Final = np.zeros(0, np.int64)
@@ -308,18 +323,17 @@ class _Pieces:
 
     def done(
         self,
-        lengths: Floats | None = None,
-        codes: Ints | None = None,
-        steps: Ints | None = None,
-        events: Ints | None = None,
+        lengths: Sequence[Floats] = (),
+        codes: Sequence[NDArray[np.int8]] = (),
+        steps: Sequence[Ints] = (),
+        events: Sequence[Ints] = (),
     ) -> Gaps:
-        """All pieces, with those that were classified elsewhere (``codes`` index ``_CAUSES``)."""
-        none = np.zeros(0, np.int64)
+        """All pieces, with those that were classified elsewhere (``codes`` index ``_CAUSES``), in parts."""
         ends = np.array(self._ends, np.int64).reshape(-1, 2)
         return Gaps(
-            np.concatenate([np.array(self._lengths), none if lengths is None else lengths]),
-            np.concatenate([np.array(self._codes, np.int64), none if codes is None else codes]),
+            np.concatenate([np.array(self._lengths, np.float64), *lengths]),
+            np.concatenate([np.array(self._codes, np.int8), *codes]),
             tuple(self._names),
-            np.concatenate([ends[:, 0], none if steps is None else steps]),
-            np.concatenate([ends[:, 1], none if events is None else events]),
+            np.concatenate([ends[:, 0], *steps]),
+            np.concatenate([ends[:, 1], *events]),
         )

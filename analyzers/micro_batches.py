@@ -90,7 +90,7 @@ def _union(events: EventTable, rows: NDArray[np.bool_]) -> float:
     if not rows.any():
         return 0.0
     start, end = events.start[rows], events.end[rows]
-    return float(sweep(start, end, np.zeros(len(start), np.int64)).busy) / 1e9
+    return float(sweep(start, end, np.zeros(len(start), np.int8)).busy) / 1e9
 
 
 def micro_batch_figures(found: MicroBatches, source: str) -> list[Figure]:

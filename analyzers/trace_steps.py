@@ -173,9 +173,8 @@ def launched(trace: Trace, device_events: EventTable, spans: Spans) -> Launched:
         return Launched(calls, call, np.full(len(device_events), -1, np.int64))
     if spans.on_device:
         return Launched(calls, call, spans.owner(device_events.start + SLACK_NS))
-    anchor = calls.start[call] if len(calls) else np.zeros(len(device_events), np.int64)
-    step = np.where(call >= 0, spans.owner(anchor), -2)
-    known = np.where(step != -2, np.arange(len(step)), -1)
-    known = np.maximum.accumulate(known)
-    filled = np.where(known >= 0, step[np.maximum(known, 0)], -1)
-    return Launched(calls, call, filled.astype(np.int64))
+    # Those without a call get the step of the last one before them that has one; the first ones none.
+    known = np.where(call >= 0, np.arange(len(call)), 0)
+    np.maximum.accumulate(known, out=known)
+    step = np.append(spans.owner(calls.start), -1)[call[known]]
+    return Launched(calls, call, step)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.trace_steps import SLACK_NS, is_graph_launch, launched, spans_of
+from profiler.model.requests import Ints
 from profiler.model.trace import NO_ID, EventTable, Kind, Trace
 
 _KERNEL_LAUNCH: Final = re.compile(r"(?:LaunchKernel|LaunchCooperativeKernel|GraphLaunch|ModuleLaunch)")
@@ -85,11 +86,11 @@ def _launches(trace: Trace, device: EventTable, calls: EventTable) -> TrustCheck
 
 
 def _kernels(device: EventTable, calls: EventTable) -> TrustCheck:
-    kernels = device.of(Kind.KERNEL)
+    kernels = device.correlation[device.kind == Kind.KERNEL]
     name, concerns = "kernels have their launches", "why the device waited"
     if not len(calls) or not len(kernels):
         return TrustCheck(name, None, "no launch call is in the trace", concerns)
-    orphans = ~np.isin(kernels.correlation, calls.correlation)
+    orphans = ~np.isin(kernels, calls.correlation)
     text = f"{int(orphans.sum()):,} of {len(kernels):,} kernels have no launch call in the trace"
     return TrustCheck(name, float(orphans.mean()) <= MOST_MISSING, text, concerns)
 
@@ -138,11 +139,11 @@ def _overruns(trace: Trace, device: EventTable) -> TrustCheck | None:
 def _replays(trace: Trace, device: EventTable, calls: EventTable) -> TrustCheck:
     name = "graph replays are complete"
     replays = calls.select(is_graph_launch(trace, calls))
-    kernels = device.of(Kind.KERNEL)
-    kernels = kernels.select(np.isin(kernels.correlation, replays.correlation))
-    if (kernels.graph_node > 0).any():
-        return _replayed_nodes(kernels.select(kernels.graph_node > 0), name)
-    _, sizes = np.unique(kernels.correlation, return_counts=True)
+    replayed = (device.kind == Kind.KERNEL) & np.isin(device.correlation, replays.correlation)
+    named = replayed & (device.graph_node > 0)
+    if named.any():
+        return _replayed_nodes(device.correlation[named], device.graph_node[named], name)
+    _, sizes = np.unique(device.correlation[replayed], return_counts=True)
     sizes = sizes[sizes >= _SMALL_GRAPH]
     if len(sizes) < 2:
         return TrustCheck(
@@ -158,15 +159,17 @@ def _replays(trace: Trace, device: EventTable, calls: EventTable) -> TrustCheck:
     return TrustCheck(name, lost <= MOST_MISSING * len(sizes), text, KERNEL_TIME)
 
 
-def _replayed_nodes(kernels: EventTable, name: str) -> TrustCheck:
+def _replayed_nodes(correlation: Ints, graph_node: Ints, name: str) -> TrustCheck:
     """Where kernels name their node of the graph, a replay lacks the nodes that its siblings show.
 
     Replays are siblings where they share nodes: ids are the instantiated graph's own. Nodes that no replay shows stay
     unseen, as the trace does not say how many kernels were captured.
     """
-    ids, replay = np.unique(kernels.correlation, return_inverse=True)
-    nodes, node = np.unique(kernels.graph_node, return_inverse=True)
-    pairs = np.unique(replay.astype(np.int64) * len(nodes) + node)
+    ids, replay = np.unique(correlation, return_inverse=True)
+    nodes, node = np.unique(graph_node, return_inverse=True)
+    # Sorted, as they nearly are: hashing a million of them takes many times longer.
+    pairs = np.sort(replay.astype(np.int64) * len(nodes) + node, kind="stable")
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     replay, node = pairs // len(nodes), pairs % len(nodes)
     # The smallest node of a replay names its graph, unless that node itself was lost: then a sibling of it tells.
     graph = np.arange(len(nodes))

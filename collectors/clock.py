@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Iterable
+from datetime import date
+from typing import Final
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
 def stamp(fields: Iterable[int | str], fraction: str | None = None) -> float | None:
@@ -15,5 +18,6 @@ def stamp(fields: Iterable[int | str], fraction: str | None = None) -> float | N
     year, month, day, hour, minute, second = map(int, fields)
     if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
         return None
-    whole = calendar.timegm((year, month, 1, hour, minute, second)) + (day - 1) * 86400
+    days = date(year, month, 1).toordinal() - _EPOCH + day - 1
+    whole = ((days * 24 + hour) * 60 + minute) * 60 + second
     return whole + float(f"0.{fraction or 0}")

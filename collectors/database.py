@@ -26,6 +26,8 @@ except ImportError:  # built without a C compiler; SQLite reads everything
 MAGIC: Final = b"SQLite format 3\x00"
 BATCH: Final = 65_536
 MISSING: Final = -1
+# Bytes of a value that is read as such; payloads are some dozens.
+LONGEST_BLOB: Final = 4096
 _PIECE: Final = 16 << 20
 
 
@@ -53,6 +55,11 @@ class Tables(Protocol):
         """Call ``take`` with the table's rows in their order, some BATCH of them at once: integer columns as
         ``integers`` gives them (buffers that are used again), and the column ``text`` as indexes into a list of its
         different texts, which grows from call to call; MISSING where it is empty, has no value, or is not asked for."""
+        ...
+
+    def blobs(self, table: str, wanted: Sequence[str], column: str) -> Iterator[tuple[dict[str, Ints], list[bytes]]]:
+        """The rows of which ``column`` holds bytes, LONGEST_BLOB at most, some BATCH of them at once: integer columns
+        as ``integers`` gives them, and the bytes."""
         ...
 
     def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
@@ -140,6 +147,23 @@ class Database:
             return [""] * self._count(table)
         query = f"SELECT COALESCE({_quoted(column)}, '') FROM {self._source(table)}"
         return [str(row[0]) for row in self._connection.execute(query)]
+
+    def blobs(self, table: str, wanted: Sequence[str], column: str) -> Iterator[tuple[dict[str, Ints], list[bytes]]]:
+        """See ``Tables.blobs``; a text counts as its bytes."""
+        present = self.columns(table)
+        if column not in present:
+            return
+        expressions = [
+            f"COALESCE(CAST({_quoted(name)} AS INTEGER), {MISSING})" if name in present else str(MISSING)
+            for name in wanted
+        ]
+        value = f"CAST({_quoted(column)} AS BLOB)"
+        query = f"SELECT {', '.join([*expressions, value])} FROM {self._source(table)} "
+        there = f"{_quoted(column)} IS NOT NULL AND LENGTH({value}) BETWEEN 1 AND {LONGEST_BLOB}"
+        cursor = self._connection.execute(f"{query}WHERE {there}")
+        while batch := cursor.fetchmany(BATCH):
+            block = np.array([row[:-1] for row in batch], np.int64)
+            yield {name: block[:, index] for index, name in enumerate(wanted)}, [row[-1] for row in batch]
 
     def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
         """(key, value) texts of a table; none where it or a column is missing."""

@@ -10,6 +10,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from profiler.collectors.components import COMPONENTS
 from profiler.collectors.http_client import Client
 from profiler.collectors.process_tree import Process, listener, output_of, ports_named, ports_of, tree
@@ -143,7 +145,8 @@ def _with_local_workers(found: Discovery, client: Client) -> Discovery:
     left = [(told, mark) for told, mark in zip(identity.unnamed, identity.marks, strict=True) if mark not in reached]
     workers = dict.fromkeys((*identity.workers, *(reached[mark] for mark in identity.marks if mark in reached)))
     unnamed, marks = tuple(told for told, _ in left), tuple(mark for _, mark in left)
-    return replace(found, identity=replace(identity, workers=tuple(workers), unnamed=unnamed, marks=marks))
+    identity = msgspec.structs.replace(identity, workers=tuple(workers), unnamed=unnamed, marks=marks)
+    return replace(found, identity=identity)
 
 
 def _is_here(host: str) -> bool:

@@ -6,8 +6,10 @@ sends a load and leaves one; ``capture(path)`` records an engine that runs insid
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,12 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "bench", "capture", "diagnose", "open_run"]
 __version__ = "0.1.0"
 
+# How long OpenBLAS's threads wait awake for work, as a power of two of processor cycles: the least that it takes.
+_WAITING: Final = ("OPENBLAS_THREAD_TIMEOUT", "4")
+
 
 def open_run(path: str | Path) -> Run:
     """Open a run folder, or a single file, with all built-in formats and engines.
 
     Raises ``profiler.errors.UsageError`` where nothing lies at ``path``.
     """
+    _load_numpy()
     from profiler import registry
     from profiler.store import opening
 
@@ -40,6 +46,7 @@ def diagnose(
     goodput. ``a`` may be a stored baseline, which takes no ``slo``. A notebook shows the document as the HTML report.
     Raises ``profiler.errors.UsageError`` where nothing lies at a path.
     """
+    _load_numpy()
     from profiler import registry
     from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
     from profiler.analyzers.kept_diagnosis import kept_diagnosis
@@ -125,3 +132,19 @@ def capture(out: str | Path, engine: object = None, steps: int | None = None, sk
     from profiler.collectors.torch_trace.capture import Capture
 
     return Capture(Path(out), engine, steps, skip)
+
+
+def _load_numpy() -> None:
+    """Import numpy with threads for linear algebra that sleep until there is work. As they come, they wait for it awake
+    when they have started, which is a third of the import's processor time; nothing else about them changes."""
+    if "numpy" in sys.modules:
+        return
+    name, cycles = _WAITING
+    given = os.environ.get(name)
+    os.environ.setdefault(name, cycles)
+    try:
+        import numpy  # noqa: F401
+    finally:
+        # It was read when the library was loaded; programs that are started from here must not inherit it.
+        if given is None:
+            del os.environ[name]

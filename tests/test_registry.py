@@ -30,3 +30,14 @@ def test_a_package_that_registers_a_format_is_found(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[profiler.formats]\ntheirs = theirs:FORMAT\n")
     assert _shown(tmp_path) == ["theirs", "True"] != own
+
+
+def test_opening_a_run_leaves_the_environment_as_it_was(tmp_path: Path) -> None:
+    """Programs that are started afterwards must not inherit how numpy was imported."""
+    (tmp_path / "notes.txt").write_text("nothing")
+    show = (
+        "import os, sys, profiler\nbefore = dict(os.environ)\n"
+        f"profiler.open_run({str(tmp_path)!r})\nprint(os.environ == before, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", show], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["True", "True"]

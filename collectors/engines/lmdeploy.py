@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import mapping, string
@@ -142,8 +143,8 @@ ENGINE: Final = Engine(
     owner="lmdeploy",
     endpoints=(
         # Read off serve/openai/protocol.py: a list is a batch of texts, and only chat knows a least length.
-        replace(endpoints(ignore_eos="ignore_eos")[0], ids=None),
-        replace(endpoints(ignore_eos="ignore_eos")[1], least="min_new_tokens"),
+        msgspec.structs.replace(endpoints(ignore_eos="ignore_eos")[0], ids=None),
+        msgspec.structs.replace(endpoints(ignore_eos="ignore_eos")[1], least="min_new_tokens"),
     ),
     live=LIVE,
 )

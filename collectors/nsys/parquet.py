@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from profiler.collectors.nsys.graph_nodes import NODES
+from profiler.collectors.nsys.nccl_payloads import ENTRIES, SCHEMAS
 from profiler.collectors.nsys.sqlite import CALLS, COPIES, FILLS, GRAPHS, KERNELS, RANGES, read_tables
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -19,7 +20,8 @@ from profiler.model.run import Reading
 
 _MAGIC: Final = b"PAR1"
 _KNOWN: Final = frozenset({KERNELS, COPIES, FILLS, CALLS, GRAPHS, RANGES, "StringIds", "META_DATA_EXPORT",
-                           "META_DATA_CAPTURE", NODES, "PROCESSES", "ThreadNames", "DIAGNOSTIC_EVENT"})  # fmt: skip
+                           "META_DATA_CAPTURE", NODES, SCHEMAS, ENTRIES, "PROCESSES", "ThreadNames",
+                           "DIAGNOSTIC_EVENT"})  # fmt: skip
 _FIRST: Final = (KERNELS, GRAPHS, CALLS, RANGES, "META_DATA_EXPORT")
 
 
@@ -27,7 +29,7 @@ class NsysParquet:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_parquetdir"
-    version = 3
+    version = 4
 
     def sniff(self, head: bytes, name: str) -> float:
         """A Parquet file named like one of Nsight's tables."""

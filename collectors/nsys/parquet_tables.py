@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from profiler.collectors.database import BATCH, MISSING, Take
+from profiler.collectors.database import BATCH, LONGEST_BLOB, MISSING, Take
 from profiler.model.requests import Ints
 
 DAMAGED: Final = (pl.exceptions.PolarsError, OSError)
@@ -59,6 +59,19 @@ class ParquetTables:
                 codes[:] = [known.setdefault(word, len(known)) if word else MISSING for word in new]
                 texts.extend(list(known)[len(texts) :])
             take(part, codes, texts)
+
+    def blobs(self, table: str, wanted: Sequence[str], column: str) -> Iterator[tuple[dict[str, Ints], list[bytes]]]:
+        """See ``Tables.blobs``; none where Nsight wrote bytes as text, which polars takes for damage."""
+        if column not in self.columns(table):
+            return
+        try:
+            values = pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.Binary)
+        except pl.exceptions.ComputeError:
+            return
+        rows = (values.bin.size() > 0) & (values.bin.size() <= LONGEST_BLOB)
+        chosen = rows.fill_null(value=False).to_numpy()
+        columns = {name: whole[chosen] for name, whole in self.integers(table, wanted).items()}
+        yield columns, values.filter(chosen).to_list()
 
     def pairs(self, table: str, key: str, value: str) -> list[tuple[str, str]]:
         """(key, value) texts of a table; none where it or a column is missing."""

@@ -27,6 +27,7 @@ MAGIC: Final = b"NVIDIA Tegra Profiler Report"
 SUFFIXES: Final = (".nsys-rep", ".qdrep")
 # Exporting takes about as long as reading the report; one that takes longer has met something it can't handle.
 LONGEST_SECONDS: Final = 600.0
+_TOO_LONG: Final = "it took longer than"
 _ADVICE: Final = "nsys export --type sqlite report.nsys-rep, then name the .sqlite file"
 
 
@@ -34,7 +35,7 @@ class NsysReport:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_report"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By its first words; older ones by suffix."""
@@ -66,7 +67,10 @@ def _export(program: str, source: Source, target: Path) -> str | None:
             folder = Path(name)
             report, export = _plain(source, folder), folder / "export.sqlite"
             command = [program, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", str(export)]
-            said = _run([*command, str(report.resolve())], folder)
+            # Older versions don't know the option that adds what ranges carry (NCCL's sizes).
+            said = _run([*command, "--include-blobs=true", str(report.resolve())], folder)
+            if said is not None and not said.startswith(_TOO_LONG):
+                said = _run([*command, str(report.resolve())], folder)
             if said is not None:
                 return said
             if not export.is_file():
@@ -87,7 +91,7 @@ def _run(command: Sequence[str], folder: Path) -> str | None:
         try:
             code = started.wait(LONGEST_SECONDS)
         except subprocess.TimeoutExpired:
-            return f"it took longer than {LONGEST_SECONDS:.0f} s"
+            return f"{_TOO_LONG} {LONGEST_SECONDS:.0f} s"
         finally:
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ from the session's start. Process and thread are packed into one number: hardwar
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from profiler.collectors.database import MAGIC, MISSING, Tables, opened
 from profiler.collectors.nsys.graph_nodes import GraphNodes
+from profiler.collectors.nsys.nccl_payloads import CALLS as COLLECTIVES
+from profiler.collectors.nsys.nccl_payloads import NcclPayloads
 from profiler.collectors.trace_labels import label
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
@@ -44,7 +46,7 @@ class NsysSqlite:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_sqlite"
-    version = 3
+    version = 4
 
     def sniff(self, head: bytes, name: str) -> float:
         """A SQLite file whose schema names Nsight's tables (the schema's text lies in the first pages)."""
@@ -96,6 +98,8 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
     base = int(started[0]) if len(started) and started[0] > 0 else 0
     devices = _Devices(database)
     nodes = GraphNodes(database)
+    payloads = NcclPayloads(database, strings.ids_of(COLLECTIVES))
+    problems.extend(payloads.problems(name))
     metadata = _metadata(database)
     traces = []
     for rank, owner in enumerate(working or sorted(events.of)[:1]):
@@ -111,6 +115,7 @@ def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Readi
             rank=rank if len(working) > 1 else None,
             devices=devices.of(pid),
             metadata=metadata,
+            messages=payloads.messages(joined, owner, strings.threads_seen),
             captured=nodes.captured(joined, owner, strings.threads_seen, problems, name),
         )
         traces.append(label(trace, engines))
@@ -308,6 +313,12 @@ class _Strings:
             return np.zeros(len(ids), np.int32)
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         return np.where(self._ids[at] == ids, self._of_id[at], 0).astype(np.int32)
+
+    def ids_of(self, texts: Iterable[str]) -> dict[int, str]:
+        """The registered strings with one of these texts, by id."""
+        codes = {self._codes[text]: text for text in texts if text in self._codes}
+        rows = np.flatnonzero(np.isin(self._of_id, list(codes))) if len(self._ids) else np.zeros(0, np.int64)
+        return {int(self._ids[row]): codes[int(self._of_id[row])] for row in rows.tolist()}
 
     def inline_codes(self, codes: NDArray[np.int32], texts: Sequence[str]) -> Ints:
         """Codes of texts that stand in a table's rows; ``texts`` grows from call to call."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
+import msgspec
 import numpy as np
 
 from profiler.collectors.engines import ENGINES
@@ -55,7 +56,7 @@ class _Collected:
             self.matched += 1
             if step.previous_device_seconds is not None and self.rows:
                 clock, before = self.rows[-1]
-                self.rows[-1] = clock, replace(before, device_seconds=step.previous_device_seconds)
+                self.rows[-1] = clock, msgspec.structs.replace(before, device_seconds=step.previous_device_seconds)
             self.rows.append((self.clock, step))
             return True
         facts = engine.log_facts(text)

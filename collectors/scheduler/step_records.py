@@ -7,11 +7,11 @@ and is emptied by that: whoever else reads it takes a part of the steps away.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from json import JSONDecoder
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from profiler.collectors.bounded_text import whole_text
@@ -93,7 +93,7 @@ def _shifted(kept: Sequence[StepRecord]) -> list[tuple[float, LogStep]]:
         before, now = kept[at - 1].index, kept[at].index
         follows = before is None or now is None or now == before + 1
         if value is not None and follows:
-            rows[at - 1] = rows[at - 1][0], replace(rows[at - 1][1], device_seconds=value)
+            rows[at - 1] = rows[at - 1][0], msgspec.structs.replace(rows[at - 1][1], device_seconds=value)
     return rows
 
 

@@ -5,13 +5,14 @@ NCCL's kernels ("In msg nelems", "dtype", "Group size", …), or else the shapes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 import numpy as np
 
+from profiler.collectors.collective_calls import messages_of_calls
 from profiler.collectors.torch_trace.decode import Args
 from profiler.model.trace import COLLECTIVES, NO_ID, EventTable, Kind, Message
 
@@ -88,38 +89,18 @@ def operation_of(text: str) -> str | None:
     return next((ours for theirs, ours in _OPERATIONS if theirs in letters), None)
 
 
-def by_correlation(events: EventTable, found: Iterable[Found], ranks: int) -> Mapping[int, Message]:
+def by_correlation(events: EventTable, found: Iterable[Found], ranks: int) -> dict[int, Message]:
     """The message behind each correlation: a kernel's own, or that of the innermost range around its launch call.
 
     Each call of a collective has its number. ``ranks`` is the size of every group of the job, where it has but one.
     """
-    known: dict[int, Message] = {}
     rows = list(found)
     if not rows:
-        return known
+        return {}
     at = np.array([row for row, _ in rows], np.int64)
-    on_host = np.isin(events.kind[at], np.array((Kind.OPERATOR, Kind.ANNOTATION), np.uint8))
-    calls = events.of(Kind.LAUNCH)
-    calls = calls.select(calls.correlation != NO_ID)
-    calls = calls.select(np.lexsort((calls.start, calls.thread)))
-    start, end, thread = events.start[at], events.start[at] + events.duration[at], events.thread[at]
-    first, last = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
-    for one in np.unique(thread[on_host]).tolist():
-        low, high = np.searchsorted(calls.thread, [one, one + 1])
-        mine = on_host & (thread == one)
-        first[mine] = low + np.searchsorted(calls.start[low:high], start[mine])
-        last[mine] = low + np.searchsorted(calls.start[low:high], end[mine])
-    # From the outermost range to the innermost, which overrides it.
-    order = np.lexsort((start - end, start))
-    correlations = calls.correlation.tolist()
-    for i in order[(last > first)[order]].tolist():
-        message = rows[i][1]
-        for correlation in correlations[int(first[i]) : int(last[i])]:
-            outer = known.get(correlation)
-            # An annotation states its inputs only; the operator around it also what comes out.
-            whole = outer is not None and outer.received != NO_ID and outer.operation == message.operation
-            if not whole or message.received != NO_ID:
-                known[correlation] = _numbered(message, i, ranks)
+    on_host = np.flatnonzero(np.isin(events.kind[at], np.array((Kind.OPERATOR, Kind.ANNOTATION), np.uint8)))
+    ranges, messages = events.select(at[on_host]), [_numbered(rows[i][1], i, ranks) for i in on_host.tolist()]
+    known = messages_of_calls(events, ranges.start, ranges.end, ranges.thread, messages)
     for i in np.flatnonzero(events.kind[at] == Kind.KERNEL).tolist():
         known[int(events.correlation[at[i]])] = _numbered(rows[i][1], i, ranks)
     known.pop(NO_ID, None)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
+
+import msgspec
 
 from profiler.model.live import Ask, Identity, Live
 from profiler.model.run import Reading
@@ -44,8 +45,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class LogStep:
+class LogStep(msgspec.Struct, frozen=True):
     """One step as a log line states it. ``seconds`` is its wall time, None where the line has none.
 
     ``sampled`` is True where the engine prints only every n-th step of this kind. ``cached_tokens``, ``waiting`` and
@@ -66,8 +66,7 @@ class LogStep:
     previous_device_seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class StepRecord:
+class StepRecord(msgspec.Struct, frozen=True):
     """One step as a JSON record states it. ``index`` counts the engine's steps; ``clock`` is like StepTable's."""
 
     step: LogStep
@@ -75,8 +74,7 @@ class StepRecord:
     index: int | None = None
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(msgspec.Struct, frozen=True):
     """A setting in words that engines share (``max_num_seqs``, ``token_budget``, …) and the flag that sets it.
 
     A field among ``settings`` that is written as ``-name`` holds the opposite. ``fixed`` are values whose spelling no
@@ -107,8 +105,7 @@ class Knob:
         return negative or f"without {self.flags[0]}"
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """A streaming endpoint of a server: how a request is spelled, and where an event of the answer holds what.
 
     Places are keys joined by dots, a number being an index (``choices.0.text``). ``text``, ``ids`` and ``messages`` are
@@ -138,8 +135,7 @@ class Endpoint:
     running: bool = False
 
 
-@dataclass(frozen=True)
-class Handover:
+class Handover(msgspec.Struct, frozen=True):
     """A way from one process of an engine to another: patterns of the annotations or Python frames in which the one
     waits for a message and the other sends it."""
 
@@ -148,8 +144,7 @@ class Handover:
     sends: str
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(msgspec.Struct, frozen=True):
     """All that the product knows of one engine, as data and small functions; each engine is one file.
 
     ``metrics`` maps an exposed metric name (without ``_total``, ``_sum``, ``_count``) to a concept of
@@ -182,15 +177,15 @@ class Engine:
     metric_labels: Sequence[tuple[str, str, str, str]] = ()
     info_metrics: tuple[str, ...] = ()
     repeated_ranks: str | None = None
-    trace_keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    trace_keys: Mapping[str, str] = msgspec.field(default_factory=dict)
     trace_file: str | None = None
-    host_phases: Mapping[str, str] = field(default_factory=dict[str, str])
+    host_phases: Mapping[str, str] = msgspec.field(default_factory=dict)
     step_frame: str | None = None
     micro_batch: str | None = None
     handovers: tuple[Handover, ...] = ()
     knobs: tuple[Knob, ...] = ()
-    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
-    on_cpu: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    defaults: Mapping[str, object] = msgspec.field(default_factory=dict)
+    on_cpu: Mapping[str, str | None] = msgspec.field(default_factory=dict)
     server_info: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
     step_record: Callable[[Mapping[str, object]], StepRecord | None] | None = None
     log_readings: Callable[[str], Mapping[str, float]] | None = None
@@ -201,8 +196,7 @@ class Engine:
     live: Live | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Which metric of a component answers a question of ``profiler.model.metrics.QUESTIONS``.
 
     Series are summed, or averaged where they are ratios (``average``); with ``label`` only those count whose label is
@@ -218,8 +212,7 @@ class Answer:
     scale: float = 1.0
 
 
-@dataclass(frozen=True)
-class Component:
+class Component(msgspec.Struct, frozen=True):
     """A program beside the engines (front end, router, cache): one file each, like an engine.
 
     ``prefixes`` are the beginnings of its metrics' names. One that ``borrows`` an engine's prefix is told by names that

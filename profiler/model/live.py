@@ -7,11 +7,11 @@ collectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """What one request gave. ``document`` is the parsed JSON, None where the body is none; status 0: no answer."""
 
     status: int
@@ -32,8 +32,7 @@ class Reply:
 Ask = Callable[[str], Reply]  # GET of a path of the server, remembered: asking twice sends one request
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """What a server says of itself. ``workers`` are addresses of the servers behind a router, ``unnamed`` what it
     says of workers whose address its answers do not hold, and ``marks``, where they are known, what the metrics of each
     of these contain and no other's do."""
@@ -45,8 +44,7 @@ class Identity:
     marks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class TraceWindow:
+class TraceWindow(msgspec.Struct, frozen=True):
     """What is asked of an engine's own profiler: so many steps, in no more than ``seconds``. ``folder`` is a folder
     of the server's machine, None for the server's own choice; ``name`` marks the files."""
 
@@ -56,8 +54,7 @@ class TraceWindow:
     name: str
 
 
-@dataclass(frozen=True)
-class TraceControl:
+class TraceControl(msgspec.Struct, frozen=True):
     """How an engine's profiler is started and stopped over HTTP.
 
     ``body`` makes the request of a window (None: no body) as this version takes it. ``stops_itself`` says whether it
@@ -77,8 +74,7 @@ class TraceControl:
     available: Callable[[Ask], bool | None] = lambda ask: None
 
 
-@dataclass(frozen=True)
-class ProcessRole:
+class ProcessRole(msgspec.Struct, frozen=True):
     """A process of an engine by its title or command: ``pattern`` is searched, a group ``rank`` names its rank.
     ``host`` marks those whose stacks tell where the host's time goes."""
 
@@ -87,8 +83,7 @@ class ProcessRole:
     host: bool = False
 
 
-@dataclass(frozen=True)
-class Live:
+class Live(msgspec.Struct, frozen=True):
     """An engine that runs. ``identify`` says whether the answers are this engine's, and who it is.
 
     ``metrics`` is the address of its Prometheus text and ``metrics_needs`` what turns it on; ``settings`` are the
@@ -113,6 +108,4 @@ class Live:
     processes: tuple[ProcessRole, ...] = ()
     trace: TraceControl | None = None
     trace_needs: str = ""
-    restart: Mapping[str, Callable[[Sequence[str]], Sequence[str]]] = field(
-        default_factory=dict[str, Callable[[Sequence[str]], Sequence[str]]]
-    )
+    restart: Mapping[str, Callable[[Sequence[str]], Sequence[str]]] = msgspec.field(default_factory=dict)

@@ -22,7 +22,7 @@ from profiler.model.run import Reading
 from profiler.model.trace import DeviceInfo, EventTable, Message, Trace
 from profiler.store.column_file import DamagedColumns, read_columns, write_columns
 
-VERSION: Final = 3
+VERSION: Final = 4
 FOLDER: Final = ".profiler"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-_SUFFIXES: Final = frozenset({".py", ".tsv"})
+_SUFFIXES: Final = (".py", ".tsv")
 
 
 @cache
@@ -21,12 +22,20 @@ def code_of(*names: str) -> str | None:
         found = find_spec(name)
         if found is None or found.origin is None or not (origin := Path(found.origin)).is_file():
             return None
-        files = sorted(_sources(origin.parent)) if found.submodule_search_locations else [origin]
+        package = str(origin.parent)
+        files = sorted(_sources(package)) if found.submodule_search_locations else [str(origin)]
         for file in files:
-            content = file.read_bytes()
-            digest.update(f"{name}|{file.relative_to(origin.parent)}|{len(content)}|".encode() + content)
+            content = Path(file).read_bytes()
+            digest.update(f"{name}|{file.removeprefix(package)}|{len(content)}|".encode() + content)
     return digest.hexdigest()[:24]
 
 
-def _sources(package: Path) -> Iterator[Path]:
-    return (file for file in package.rglob("*") if file.suffix in _SUFFIXES)
+def _sources(package: str) -> Iterator[str]:
+    waiting = [package]
+    while waiting:
+        with os.scandir(waiting.pop()) as found:
+            for entry in found:
+                if entry.name.endswith(_SUFFIXES):
+                    yield entry.path
+                elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -50,7 +49,7 @@ class GrowingColumn:
             return
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=_place())  # noqa: SIM115
+                self._file = _unnamed()
                 self._file.write(self._memory[:first].data)
                 self._memory = np.empty(0, self._memory.dtype)
             self._file.write(np.ascontiguousarray(part, self._memory.dtype).data)
@@ -119,8 +118,17 @@ def let_go(column: NDArray[Any]) -> None:
         base.madvise(mmap.MADV_DONTNEED)
 
 
+def _unnamed() -> IO[bytes]:
+    # Not above: its import takes as long as reading a hundred thousand rows of a kept trace, which needs no file.
+    import tempfile
+
+    return tempfile.TemporaryFile(dir=_place())
+
+
 def _place() -> Path:
     """A folder on a disk: /tmp is memory on many machines, /var/tmp is not."""
+    import tempfile
+
     lasting = Path("/var/tmp")
     chosen = "TMPDIR" not in os.environ and os.access(lasting, os.W_OK)
     return lasting if chosen else Path(tempfile.gettempdir())

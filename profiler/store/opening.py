@@ -21,8 +21,9 @@ from profiler.store.ranks import rank_problems
 from profiler.store.source import FileSource
 from profiler.store.workers import by_worker, differences, together
 
-# Reading a small file again is quicker than opening its table.
-CACHED_FROM: Final = 1 << 20
+# Bytes on disk: reading a smaller file again is quicker than opening its table. A compressed trace of this size holds
+# some thousands of events.
+CACHED_FROM: Final = 1 << 18
 
 Relabel = Callable[[Reading, Sequence[Engine]], Reading]
 Clean = Callable[[Reading], Reading]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analyzers.bandwidth import COMPUTED, SHAPES, STATED, moved, transfers
+from profiler.analyzers.bandwidth import COMPUTED, SHAPES, STATED, TENSOR_PARALLEL, WHOLE_JOB, moved, transfers
 from profiler.analyzers.communication import across_ranks
 from profiler.analyzers.device import accounts_of
 from profiler.model.fact import Fact
@@ -47,6 +47,11 @@ def test_an_older_trace_without_arguments_has_the_shapes_and_no_group() -> None:
     # Rows of the embedding tables: 65,536 x 64 and x 384 floats in all.
     assert set(found["all_gather"].sizes.tolist()) == {65536 * 64 * 4.0, 65536 * 384 * 4.0}
     assert all(one.ranks is None and one.bus is None and (one.algorithm or 0) > 0 for one in found.values())
+    # It states how many ranks the job has, of which a group can have fewer.
+    assert trace.world_size == 16
+    whole = moved(accounts_of(trace)[0].collectives, {}, world_size=16)
+    assert {(one.ranks, one.group) for one in whole} == {(16, WHOLE_JOB)}
+    assert all(one.bus == pytest.approx(one.algorithm * one.factor) for one in whole if one.algorithm and one.factor)
 
 
 @needs_corpus
@@ -68,6 +73,31 @@ def test_the_size_of_an_all_reduce_is_computed_from_the_model_and_the_step() -> 
     assert one.bus == pytest.approx(96 * 8192 / 30e-9 * 1.5)
     # Weights of four bits say nothing of what is sent.
     assert moved(found, {**facts, "model.dtype": Fact("awq", "run.json")}) == []
+
+
+def test_a_group_that_the_call_does_not_state_is_computed_and_marked() -> None:
+    messages = tuple(
+        Message(operation, 1000, NO_ID, NO_ID, shapes=True, call=i)
+        for i, operation in enumerate(("all_reduce", "all_to_all", "broadcast"))
+    )
+    found = collectives(("a", "b", "c"), np.array([0, 20, 40]), np.array([10, 30, 50]), messages=messages)
+
+    def groups(tensor_parallel: int | None, world_size: int | None) -> dict[str, tuple[int | None, str | None]]:
+        facts: dict[str, Fact[object]] = {}
+        if tensor_parallel is not None:
+            facts["setting.tensor_parallel"] = Fact(tensor_parallel, "log")
+        return {one.operation: (one.ranks, one.group) for one in moved(found, facts, world_size=world_size)}
+
+    none, parallel, job = (None, None), (4, TENSOR_PARALLEL), (8, WHOLE_JOB)
+    assert groups(None, None) == {"all_reduce": none, "all_to_all": none, "broadcast": none}
+    assert groups(4, None) == {"all_reduce": parallel, "all_to_all": none, "broadcast": none}
+    assert groups(4, 8) == {"all_reduce": parallel, "all_to_all": job, "broadcast": none}
+    assert groups(4, 4) == {"all_reduce": parallel, "all_to_all": parallel, "broadcast": parallel}
+    assert groups(None, 8) == {"all_reduce": job, "all_to_all": job, "broadcast": none}
+    assert groups(1, 1) == {"all_reduce": none, "all_to_all": none, "broadcast": none}
+    call = Message("all_reduce", 8, 8, 2, shapes=False, call=0)
+    stated = collectives(("a",), np.array([0]), np.array([10]), messages=(call,))
+    assert [(one.ranks, one.group) for one in moved(stated, {}, world_size=8)] == [(2, None)]
 
 
 def test_bandwidth_is_that_of_the_transfer_where_ranks_are_aligned() -> None:

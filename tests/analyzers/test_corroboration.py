@@ -95,7 +95,7 @@ def slowed(run: Run, factor: float) -> Run:
         "start": start + ((events.start - start) * factor).astype(np.int64),
         "duration": (events.duration * factor).astype(np.int64),
     }
-    return replace(run, traces=(replace(trace, events=replace(events, **times)),))
+    return replace(run, traces=(replace(trace, events=replace(events, **times), kept=None),))
 
 
 @pytest.mark.parametrize(

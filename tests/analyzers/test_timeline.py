@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.analyzers import timeline
 from profiler.analyzers.operators import innermost
 from profiler.analyzers.timeline import COMMUNICATION, COMPUTE, COPY, sweep, whole_nanoseconds
 from profiler.model.trace import EventTable, Kind
@@ -79,6 +81,17 @@ def test_neither_the_order_nor_the_clock_matters(events: list[Event], shift: int
     assert (after.busy, after.window) == (before.busy, before.window)
     assert after.share.tolist() == pytest.approx(before.share[order].tolist(), abs=1e-9)
     assert (after.gap_start - shift).tolist() == before.gap_start.tolist()
+
+
+@given(events=intervals(), block=st.integers(1, 4))
+def test_a_window_that_is_gone_through_in_pieces_is_the_same(events: list[Event], block: int) -> None:
+    whole = sweep(*columns(sorted(events)))
+    with patch.object(timeline, "_BLOCK", block):
+        pieces = sweep(*columns(sorted(events)))
+    assert (pieces.busy, pieces.window) == (whole.busy, whole.window)
+    assert pieces.share.tolist() == pytest.approx(whole.share.tolist(), abs=1e-9)
+    assert pieces.gap_start.tolist() == whole.gap_start.tolist()
+    assert pieces.gap_end.tolist() == whole.gap_end.tolist()
 
 
 def test_compute_beats_communication_beats_copies() -> None:

@@ -81,6 +81,12 @@ def test_a_run_that_can_not_be_written_to_uses_the_users_folder(
     assert len(list((tmp_path / "cache").rglob("*.sqlite"))) == 1
 
 
+def test_an_older_exporter_that_has_no_option_for_payloads_is_asked_without(install: Install, run: Path) -> None:
+    calls = install("if '--include-blobs=true' in args:\n    sys.exit('unrecognised option')\n" + COPY)
+    assert open_run(run).traces
+    assert ["--include-blobs=true" in line for line in calls.read_text().splitlines()] == [True, False]
+
+
 def test_a_compressed_report_is_unpacked_for_the_exporter_only(install: Install, run: Path) -> None:
     calls = install(COPY + "assert open(args[-1], 'rb').read().startswith(b'NVIDIA Tegra')\n")
     path = run / "profile/r.nsys-rep"

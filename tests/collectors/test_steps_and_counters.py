@@ -50,6 +50,17 @@ def test_iterations_of_a_list_that_is_emptied(samples: Path, read: Read) -> None
     assert log.steps.seconds.tolist() == [0.018] and log.steps.device_seconds.tolist() == [0.007]
 
 
+def test_the_iteration_log_of_a_benchmark_has_a_record_a_line(samples: Path, read: Read, tmp_path: Path) -> None:
+    """trtllm-bench --iteration_log writes the same records, one a line."""
+    records = json.loads((samples / "step_records/iterations.json").read_text())
+    path = tmp_path / "iteration_log.json"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    name, reading = read(path)
+    (log,), (listed,) = reading.logs, read(samples / "step_records/iterations.json")[1].logs
+    assert name == "step_records" and log.engine == "trtllm"
+    np.testing.assert_array_equal(log.steps.seconds, listed.steps.seconds)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -249,7 +249,7 @@ def test_doubling_a_family_of_a_real_trace_names_it_first(tmp_path: Path) -> Non
         order = np.argsort(events.start, kind="stable")
         added = np.zeros(len(events), np.int64)
         added[order] = np.concatenate([[0], np.cumsum((duration - events.duration)[order])[:-1]])
-        slower = replace(trace, events=replace(events, start=events.start + added, duration=duration))
+        slower = replace(trace, events=replace(events, start=events.start + added, duration=duration), kept=None)
         document = diagnose(run, replace(run, name="slower", traces=(slower,)))
         (gap,) = document.gaps
         assert_adds_up(gap)
