@@ -129,15 +129,18 @@ def read(model: RunModel, kept: Number, whole: Number, parts: Traced[Number]) ->
 
 
 def host_share(model: RunModel) -> Kept:
-    """The shares with which the run's own steps of each kind take as long as they did. Where none does that for one
-    kind, it is that of all steps together; 1 where none does it for these."""
-    own = model.own.load
+    """The shares with which the run's own steps of each kind take as long as its model says, or, where a size that was
+    captured splits them, which the model's shape can't follow, as they did. Where none does that for one kind, it is
+    that of all steps together; 1 where none does it for these."""
+    steps, own = model.own, model.own.load
     load = own.weighted("as they are", lambda: own.weight)
-    # As they were logged: where the host is the slower, a step's time is its own also with asynchronous scheduling.
-    seconds = own.gathered(model.step.seconds(own) if model.own.seconds is None else model.own.seconds)
+    modelled = load.weight * model.step.seconds(load)
+    logged = modelled if steps.seconds is None else own.gathered(steps.seconds)
+    split = np.isfinite(np.array(model.captured))[(load.prefill_tokens > 0).astype(np.int64)]
+    seconds = np.where(split, logged, modelled)
     # A step that seems to take much less than its kernels do shows its time elsewhere.
     shown = seconds >= _SHOWN * load.weight * traced(model, load).device
-    every = _share(model, load, float(seconds.sum()))
+    every = _share(model, load, float(modelled.sum()))
     kind = np.where(shown, kinds(load.decode, load.prefill_tokens, model.captured), -1)
     found = [
         _share(model, load.rows(kind == k), float(seconds[kind == k].sum())) if (kind == k).any() else None
