@@ -60,8 +60,9 @@ def ledger_of(
 
     Throughput is accounted for, unless the rows cancel each other by more than the gap: then causes act on each other,
     and a replay that explains it well says how. A latency is replayed where that leaves little of it unexplained, or
-    less than the accounting does, whose rows may cancel. A TTFT also where it leaves less than the gap, and little of
-    the TTFT itself: the accounting knows neither what rules do to a queue nor when in a load the prompts come.
+    less than the accounting does, whose rows may cancel. A TTFT also where it leaves little of the TTFT itself and
+    explains most of the gap (some of it, where the schedulers follow other rules): the accounting knows neither what
+    rules do to a queue nor when in a load the prompts come.
     """
     ledger, causes = _accounted(metric, view, values, replicas)
     if played is None:
@@ -80,7 +81,8 @@ def ledger_of(
         return (other, []) if other.left() <= MOST_UNEXPLAINED * abs(gap) else (None, [])
     enough = max(WELL_EXPLAINED * abs(gap), ledger.left() + CANCELLING * ledger.excess(gap))
     if metric.endswith("ttft"):
-        enough = max(enough, min(REPRODUCED * 0.5 * (values[0][metric] + values[1][metric]), abs(gap)))
+        most = abs(gap) if played.a.rules != played.b.rules else MOST_UNEXPLAINED * abs(gap)
+        enough = max(enough, min(REPRODUCED * 0.5 * (values[0][metric] + values[1][metric]), most))
     return (other, causes) if other.left() <= enough else (ledger, causes)
 
 

@@ -93,7 +93,7 @@ def test_a_stored_run_does_not_take_what_was_not_kept_for_nothing() -> None:
         with pytest.raises(NotStoredError, match=words):
             getattr(stored, field)
     assert {field for field in Run.__dataclass_fields__ if field not in NOT_STORED} == {
-        "name", "path", "facts", "benches",
+        "name", "path", "facts", "benches", "state",
     }  # fmt: skip
     assert stored.benches[0].requests is None and metrics_of(stored.benches[0]) == metrics_of(run.benches[0])
 
