@@ -84,3 +84,11 @@ def metrics_of(bench: BenchResult) -> dict[str, float]:
             for rank, value in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True):
                 found[f"p{rank}_{sample}"] = float(value)
     return found
+
+
+_WORD: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E latency", "slo": "SLO", "gpu": "GPU"}
+
+
+def spoken(name: str) -> str:
+    """A metric's name in a sentence: ``p99_ttft`` -> ``p99 TTFT``."""
+    return " ".join(_WORD.get(word, word) for word in name.split("_")) or name

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from profiler.analyzers.causes import CAUSES
+from profiler.analyzers.metrics import spoken
 from profiler.model.diagnosis import FairnessRule, Gap, RunSummary, Verdict, Winner
 
 # In a sentence a cause's title is a common noun, but for a name.
@@ -60,7 +61,18 @@ def verdict_of(
             reasons.append(f"the 95% interval of the gap, {low:+.4g} to {high:+.4g} tokens/s, holds zero")
         rest = f"What differs all the same: {'; '.join(differences)}." if differences else ""
         return _verdict("no difference", None, headline, rest, reasons)
-    return _verdict("winner", primary.winner, described, _why(primary), _unchecked(rules))
+    rest = " ".join(filter(None, (_why(primary), _the_other_way(gaps, primary, (a, b)))))
+    return _verdict("winner", primary.winner, described, rest, _unchecked(rules))
+
+
+def _the_other_way(gaps: Sequence[Gap], primary: Gap, names: tuple[str, str]) -> str:
+    """The metrics in which the run that loses the first one leads."""
+    led = [gap for gap in gaps if gap.winner not in (None, primary.winner)]
+    if not led:
+        return ""
+    leader = names[0] if primary.winner == "b" else names[1]
+    told = [spoken(gap.metric) + ("" if gap.relative is None else f" ({gap.relative:+.1%})") for gap in led]
+    return f"{leader} is better in {', '.join(told)}."
 
 
 def _unchecked(rules: Sequence[FairnessRule]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from profiler.analyzers.metrics import spoken
 from profiler.model.diagnosis import CauseName, Gap
 from profiler.model.inspection import InspectedTrust
 from profiler.reports.language import named, said
@@ -38,7 +39,7 @@ MEANING: Final[dict[CauseName, str]] = {
     "cuda_graph": "steps run eagerly, padding, late replays",
     "scheduling": "the GPU waits between steps, decodes wait for prefills",
     "batching": "steps carry fewer sequences or tokens than they could",
-    "memory": "work done again or not saved: cache misses, preemption",
+    "memory": "too little room in the KV cache; work done again or not saved",
     "speculation": "speculative decoding, or another acceptance",
     "frontend": "time outside the engine: HTTP, tokenizer, client",
     "hardware": "clocks, power limits, another device",
@@ -52,13 +53,12 @@ STATUS: Final = {
     "insufficient evidence": "insufficient evidence",
 }
 
-_WORD: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E latency", "slo": "SLO", "gpu": "GPU"}
 _SECONDS: Final = ("ttft", "tpot", "itl", "e2e", "latency", "duration", "delay", "seconds")
 
 
 def metric(name: str) -> str:
     """A metric's name as it is read aloud: ``p99_ttft`` -> ``p99 TTFT``. One with a dot is another tool's own."""
-    text = " ".join(_WORD.get(word, word) for word in name.split("_")) or name
+    text = spoken(name)
     return text if "." in name else said(text)
 
 

@@ -26,10 +26,11 @@ def _summary(view: View, amount: float) -> str:
     if not both(replayed):
         return "not known without a trace of both runs"
     a, b = view.names()
-    late = view.per_step("cuda_graph")
-    waits = "the rest waits for launches one by one" if amount or max(late[0] or 0.0, late[1] or 0.0) > 0.0 else None
     text = f"graphs replay {replayed[0]:.0%} of {a}'s kernels and {replayed[1]:.0%} of {b}'s"
-    return f"{text}, and no launch is late" if waits is None else f"{text}; {waits}"
+    if amount and not view.by_chance("cuda_graph"):
+        return f"{text}; the rest waits for launches one by one"
+    late = view.per_step("cuda_graph")
+    return f"{text}, and no launch is late" if not any(late) else f"{text}; late launches make no difference"
 
 
 CAUSE = CauseKind("cuda_graph", "CUDA Graph", "a trace with launches of both runs", _evidence, _summary)

@@ -16,6 +16,7 @@ def _evidence(view: View) -> tuple[Evidence, ...]:
     source = view.source("trace")
     return (
         *evidence("kernel time of a step, pauses between kernels included", view.per_step("kernel"), "s", source),
+        *evidence("the same at equal batches, as fitted", view.at_equal_steps("kernel"), "s", source),
         *evidence("pauses between kernels of a step", view.per_step("kernel", GAPS), "s", source),
         *evidence("kernels (operators) a step", view.traced("kernels"), "count", source),
     )
@@ -41,7 +42,15 @@ def _summary(view: View, amount: float) -> str:
     gaps = view.per_step("kernel", GAPS)
     if both(gaps) and both(busy) and abs(_difference(gaps)) > 0.8 * abs(_difference(busy)):
         return f"the device pauses longer between {slower}'s kernels than between {faster}'s{more}"
-    return f"at an equal batch, {slower}'s kernels take longer than {faster}'s{more}"
+    return f"at an equal batch, {slower}'s kernels take {_times(view, amount)}longer than {faster}'s{more}"
+
+
+def _times(view: View, amount: float) -> str:
+    """How much longer, where the fit says that the same run's do."""
+    one, two = view.at_equal_steps("kernel")
+    if not one or not two or (two - one) * amount <= 0.0:
+        return ""
+    return f"{max(one, two) / min(one, two) - 1:.1%} "
 
 
 def _alike(pair: Pair) -> bool:

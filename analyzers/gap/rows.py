@@ -30,7 +30,7 @@ def causes_of(
     """
     amounts = ledger.by_cause()
     largest = max((abs(amount) for amount in (*amounts.values(), gap / factor if factor else 0.0)), default=0.0)
-    view = replace(view, intervals=intervals)
+    view = replace(view, intervals=intervals, leading=_leading(ledger))
     rows = []
     for kind in CAUSES:
         amount = amounts.get(kind.name, 0.0)
@@ -56,6 +56,11 @@ def causes_of(
     parts = _parts(ledger, UNEXPLAINED, factor, gap)
     summary = "" if not parts else "; ".join(part.name for part in parts)
     return tuple(rows), Unexplained(gap=left, share=left / gap if gap else None, summary=summary, parts=parts)
+
+
+def _leading(ledger: Ledger) -> dict[str, str]:
+    """The largest part of each cause."""
+    return {cause: part for (cause, part), _ in sorted(ledger.amounts.items(), key=lambda item: abs(item[1]))}
 
 
 def _parts(ledger: Ledger, cause: str, factor: float, gap: float) -> tuple[Part, ...]:

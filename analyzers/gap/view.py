@@ -11,6 +11,7 @@ from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.gap.ledger import Context
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import RunModel
+from profiler.analyzers.gap.shape import Load
 from profiler.model.diagnosis import Evidence
 
 Pair = tuple[float | None, float | None]
@@ -19,12 +20,13 @@ Pair = tuple[float | None, float | None]
 @dataclass(frozen=True)
 class View:
     """Both runs and, where they have steps, their models (None: the run has no steps to compare). ``intervals`` are
-    those of the causes' amounts, seconds."""
+    those of the causes' amounts, seconds; ``leading`` names the largest part of each."""
 
     context: Context
     model_a: RunModel | None
     model_b: RunModel | None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    leading: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def a(self) -> Measured:
@@ -60,6 +62,16 @@ class View:
     def per_step(self, cause: str, part: str | None = None) -> Pair:
         """Seconds that a step spends in a component, traced times brought to the unprofiled step (own steps)."""
         return _per_step(self.a, self.model_a, cause, part), _per_step(self.b, self.model_b, cause, part)
+
+    def at_equal_steps(self, cause: str) -> Pair:
+        """The same at equal steps: each run's fitted times over the steps of both runs, which count alike."""
+        a, b = self.a.steps, self.b.steps
+        if a is None or b is None:
+            return None, None
+        loads = a.load, b.load
+        found = [[_on_steps(model, load, cause, None) for load in loads] for model in (self.model_a, self.model_b)]
+        one, two = (None if None in each else 0.5 * sum(value or 0.0 for value in each) for each in found)
+        return one, two
 
     def traced(self, what: str) -> Pair:
         """Per traced step: ``kernels``, ``replayed`` (share of kernels), ``graph_launches``, ``replayed_steps``."""
@@ -120,11 +132,13 @@ def both(pair: Pair) -> bool:
 
 
 def _per_step(measured: Measured, model: RunModel | None, cause: str, part: str | None) -> float | None:
-    if model is None or measured.steps is None or not model.device:
+    return None if measured.steps is None else _on_steps(model, measured.steps.load, cause, part)
+
+
+def _on_steps(model: RunModel | None, load: Load, cause: str, part: str | None) -> float | None:
+    if model is None or not model.device:
         return None
-    load = measured.steps.load
-    components = model.components(load)
-    chosen = [v for (c, p), v in components.items() if c == cause and part in (None, p)]
+    chosen = [v for (c, p), v in model.components(load).items() if c == cause and part in (None, p)]
     return sum(chosen) / max(float(load.weight.sum()), 1e-12)
 
 

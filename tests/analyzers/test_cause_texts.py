@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from profiler.analyzers.gap.view import time_text
@@ -28,8 +30,29 @@ def test_no_run_s_kernels_take_longer_where_the_row_shows_nothing(case: str, lab
 
 
 def test_slower_kernels_are_named(lab: Lab) -> None:
-    assert "run-B's kernels take longer" in row(lab("slow-attention").forward, "kernel").summary
+    slower = row(lab("slow-attention").forward, "kernel").summary
+    found = re.search(r"at an equal batch, run-B's kernels take ([0-9.]+)% longer than run-A's", slower)
+    assert found is not None and 5.0 < float(found[1]) < 15.0, slower
     assert "equal kernel time" in row(lab("null").forward, "kernel").summary
+
+
+def test_a_full_cache_is_named_where_it_makes_most_of_memory(lab: Lab) -> None:
+    document = lab("small-kv").forward
+    assert re.match(
+        r"the KV cache is full in 0% of run-A's steps and in \d\d% of run-B's", row(document, "memory").summary
+    )
+    assert "prompt token asked for" in row(lab("prefix-cache-off").forward, "memory").summary
+
+
+def test_metrics_that_go_the_other_way_are_named_in_the_verdict(lab: Lab) -> None:
+    text = lab("small-kv").forward.verdict.text
+    assert re.search(r"run-B is better in mean TPOT \(-\d\d\.\d%\)\.$", text), text
+    assert "is better in" not in lab("graphs-off").forward.verdict.text
+
+
+def test_late_launches_are_said_to_matter_where_the_row_is_not_zero(lab: Lab) -> None:
+    assert "waits for launches" in row(lab("graphs-off").forward, "cuda_graph").summary
+    assert "waits for launches" not in row(lab("slow-attention").forward, "cuda_graph").summary
 
 
 def test_equal_collectives_are_not_said_to_be_hidden(lab: Lab) -> None:
