@@ -41,13 +41,16 @@ AS_GOOD: Final = 1.3
 @dataclass(frozen=True)
 class Outlook:
     """``predicted`` relative changes by metric, with intervals; ``metrics`` are the run's own. ``error`` is the
-    replay's relative error on each of them. ``notes`` say how a prediction is meant."""
+    replay's relative error on each of them. ``notes`` say how a prediction is meant. ``bounded``: the effect is known
+    between bounds; ``midway``: either of them is as likely."""
 
     metrics: Mapping[str, float]
     predicted: Mapping[str, Prediction]
     error: Mapping[str, float]
     extrapolated: bool
     notes: tuple[str, ...] = ()
+    bounded: bool = False
+    midway: bool = False
 
 
 def situation_of(
@@ -139,7 +142,9 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
         half += AT_LEAST + starts * (1.0 + change)
         low, high = min(changes) - half, max(changes) + half
         predicted[metric] = Prediction(change=change, interval=(max(low, -1.0), high))
-    return Outlook(measured, predicted, errors, turned.extrapolated, turned.notes)
+    return Outlook(
+        measured, predicted, errors, turned.extrapolated, turned.notes, turned.low is not None, turned.midway
+    )
 
 
 def _with(player: Player, cost: StepCost) -> Player:
