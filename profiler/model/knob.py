@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+_LIST: Final = re.compile(r"\d+(?:,\d+)+")
 _NUMBERS: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,2})")
 
 
@@ -101,6 +102,8 @@ class Knob:
         for known, text in self.fixed:
             if known == value and type(known) is type(value):
                 return text
+        if isinstance(value, str) and _LIST.fullmatch(value):
+            value = value.replace(",", " ") if self.flags else f"[{value}]"
         if not self.flags:
             field = self.settings[0].removeprefix("-") if self.settings else self.name
             opposite = bool(self.settings) and self.settings[0].startswith("-")
