@@ -252,31 +252,41 @@ def _overlap(situation: Situation, value: Value) -> Turned:
 
 def _graphs(situation: Situation, value: Value) -> Turned:
     """On: decode steps no longer wait for single launches. Off: a decode step takes at least its launches' time."""
-    player, account = situation.player, situation.measured.traced
+    if not switch(value, "cuda_graph"):
+        return launched(situation)
+    account = situation.measured.traced
     if account is None or account.steps is None:
         raise NotPredictable("no trace with steps shows what launches cost")
-    batch = _usual_batch(situation)
-    if switch(value, "cuda_graph"):
-        load, known = trace_load(account.steps)
-        if (account.steps.graph_launches[known][load.prefill_tokens == 0] > 0).any():
-            raise NotPredictable("decode steps replay graphs already; those that don't are beyond what was captured")
-        waits = _cost(player, lambda key: key[0] == "cuda_graph")
-        taken = waits.seconds(batch, 0)
-        if taken <= 1e-7:
-            raise NotPredictable("decode steps do not wait for launches")
-        # Kernels of a replayed graph also follow each other with less than the pause between launched ones, and a host
-        # that launches once is early for its next step: between all of it and none.
-        also = _cost(player, lambda key: key == ("kernel", GAPS))
-        if player.model.overlapped:
-            also = also.plus(_cost(player, lambda key: key[0] == "scheduling"))
-        more = also.seconds(batch, 0)
-        return Turned(
-            _decode_only(player, -taken - 0.5 * more),
-            low=_decode_only(player, -0.5 * taken),
-            high=_decode_only(player, -taken - more),
-        )
-    least = launching(situation)
-    step = player.cost.seconds(batch, 0)
+    load, known = trace_load(account.steps)
+    if (account.steps.graph_launches[known][load.prefill_tokens == 0] > 0).any():
+        raise NotPredictable("decode steps replay graphs already; those that don't are beyond what was captured")
+    return replaying(situation)
+
+
+def replaying(situation: Situation) -> Turned:
+    """Decode steps that no longer wait for single launches. Raises NotPredictable."""
+    player, batch = situation.player, _usual_batch(situation)
+    waits = _cost(player, lambda key: key[0] == "cuda_graph")
+    taken = waits.seconds(batch, 0)
+    if taken <= 1e-7:
+        raise NotPredictable("decode steps do not wait for launches")
+    # Kernels of a replayed graph also follow each other with less than the pause between launched ones, and a host
+    # that launches once is early for its next step: between all of it and none.
+    also = _cost(player, lambda key: key == ("kernel", GAPS))
+    if player.model.overlapped:
+        also = also.plus(_cost(player, lambda key: key[0] == "scheduling"))
+    more = also.seconds(batch, 0)
+    return Turned(
+        _decode_only(player, -taken - 0.5 * more),
+        low=_decode_only(player, -0.5 * taken),
+        high=_decode_only(player, -taken - more),
+    )
+
+
+def launched(situation: Situation) -> Turned:
+    """Decode steps that take at least the time of their launches. Raises NotPredictable."""
+    player = situation.player
+    least, step = launching(situation), player.cost.seconds(_usual_batch(situation), 0)
 
     def slowed(share: float) -> Player:
         return _decode_only(player, max(least * share - step, 0.0))

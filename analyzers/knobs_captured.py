@@ -27,12 +27,16 @@ from profiler.analyzers.knobs import (
     Situation,
     Turned,
     Value,
+    launched,
     launching,
+    replaying,
     switch,
     whole,
 )
 from profiler.model.requests import Floats
 
+# Replays of one decode step in at most so many graphs are not pieces around each layer's attention.
+_WHOLE: Final = 3
 # A smaller share of the steps hardly changes a run.
 _FEW: Final = 0.02
 # Fewer steps of a kind don't say what one takes.
@@ -282,6 +286,44 @@ def _padded(situation: Situation, value: Value) -> Turned:
     return _told(situation, now, replace(now, padded=padded))
 
 
+def _mode(situation: Situation, value: Value) -> Turned:
+    """How decode steps run: eagerly, in pieces with attention between them, or as one graph."""
+    now, then = _running(situation), _decodes_as(value)
+    if then is None:
+        raise NotPredictable(f"nothing is known of decode steps in a mode {value}")
+    if now == then:
+        raise NotPredictable("decode steps run so already; what other steps would gain is not told apart")
+    if "piecewise" in (now, then):
+        # A step in pieces is far from the middle of both others, and steps that prefill change with it.
+        raise NotPredictable("how long a step in pieces waits between them is in no trace of a run in another mode")
+    return launched(situation) if then == "none" else replaying(situation)
+
+
+def _decodes_as(mode: object) -> str | None:
+    """What a mode of any engine means for steps that only decode."""
+    words = str(mode).lower().split("_") if mode is not None else []
+    if "full" in words:
+        return "full"
+    if {"piecewise", "breakable"} & set(words):
+        return "piecewise"
+    return "none" if {"none", "disabled"} & set(words) else None
+
+
+def _running(situation: Situation) -> str:
+    """How the traced decode steps run. Raises NotPredictable."""
+    account = situation.measured.traced
+    if situation.measured.device == CPU:
+        raise NotPredictable("the model runs on the CPU itself: there are no graphs")
+    if account is None or account.steps is None:
+        raise NotPredictable("no trace with steps shows which of them replay a graph")
+    load, known = trace_load(account.steps)
+    launches = account.steps.graph_launches[known][(load.prefill_tokens == 0) & (load.decode > 0)]
+    if not len(launches):
+        raise NotPredictable("no traced step decodes alone")
+    usual = float(np.median(launches))
+    return "none" if usual == 0.0 else "full" if usual <= _WHOLE else "piecewise"
+
+
 def _unpadded(situation: Situation) -> tuple[Value, ...]:
     return (True,) if _stated(situation, "cuda_graph_padding") is False else ()
 
@@ -300,6 +342,7 @@ CAPTURED: Final[Mapping[str, Effect]] = {
     for effect in (
         Effect("cuda_graph_max_batch", "largest captured size", _largest, _larger, _TRADE),
         Effect("cuda_graph_batches", "captured sizes", _listed, lambda _: (), _TRADE),
+        Effect("cuda_graph_mode", "kind of CUDA Graph", _mode, lambda _: (), _TRADE),
         Effect("cuda_graph_padding", "padding to a captured size", _padded, _unpadded, "rows that only pad"),
     )
 }

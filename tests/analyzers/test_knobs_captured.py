@@ -20,6 +20,7 @@ from profiler.analyzers.metrics import metrics_of
 from profiler.analyzers.predict import outlook, situation_of
 from profiler.model.fact import Fact
 from profiler.model.run import Run
+from tests.conftest import Lab
 from tests.strategies import LAB
 
 # A small model whose launches take longer than its kernels, under a load that comes and goes.
@@ -133,3 +134,19 @@ def test_a_step_is_replayed_at_the_next_size_or_not_at_all(sizes: list[int], dec
         assert took == 5.0
     else:
         assert took == pytest.approx(1.0 + 0.01 * (min(s for s in sizes if s >= decode) - decode))
+
+
+def test_a_mode_is_graphs_on_or_off_and_pieces_are_refused(lab: Lab) -> None:
+    """Decode steps of A are one graph each, those of the other pairs' B run eagerly or in pieces."""
+    pair = lab("graphs-off-small-model")
+    for run, mode, on in ((pair.a, "NONE", False), (pair.b, "FULL_AND_PIECEWISE", True)):
+        situation = situation_of(run)
+        found, same = (outlook(situation, s).predicted for s in ({"cuda_graph_mode": mode}, {"cuda_graph": on}))
+        assert found == same
+    pieces = lab("piecewise").b
+    for run, mode, reason in (
+        (pair.a, "FULL_DECODE_ONLY", "run so already"), (pair.a, "PIECEWISE", "in pieces"),
+        (pair.a, "breakable", "in pieces"), (pieces, "FULL", "in pieces"), (pair.a, "other", "nothing is known"),
+    ):  # fmt: skip
+        with pytest.raises(NotPredictable, match=reason):
+            outlook(situation_of(run), {"cuda_graph_mode": mode})
