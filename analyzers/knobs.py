@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from profiler.analyzers.gap.measured import Measured
+from profiler.analyzers.gap.measured import Measured, trace_load
 from profiler.analyzers.gap.model import GAPS, Component
-from profiler.analyzers.gap.played import NOTHING, Player
+from profiler.analyzers.gap.played import NOTHING, Apart, Player
 from profiler.analyzers.gap.replay import Front, Rules, StepCost, summed
 from profiler.analyzers.gap.shape import HINGES
 
@@ -32,7 +32,8 @@ class NotPredictable(Exception):
 class Turned:
     """A run with a knob turned. ``low`` and ``high`` bound the effect where the run leaves it open (else both are
     None); ``extrapolated`` says that the steps would carry what the run has not seen, ``midway`` that either bound is
-    as likely. ``notes`` say how it is meant."""
+    as likely. ``notes`` say how it is meant. ``reads`` is how the run's own steps have to be told apart
+    for the comparison, None where they need not be."""
 
     player: Player
     low: Player | None = None
@@ -40,6 +41,7 @@ class Turned:
     extrapolated: bool = False
     midway: bool = False
     notes: tuple[str, ...] = ()
+    reads: Apart | None = None
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,15 @@ class Effect:
     trade: str
 
 
-def _whole(value: Value, knob: str) -> int:
+def whole(value: Value, knob: str) -> int:
+    """A value that counts something. Raises NotPredictable for others."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1 or value != int(value):
         raise NotPredictable(f"{knob} is a whole number above 0, not {value!r}")
     return int(value)
 
 
-def _switch(value: Value, knob: str) -> bool:
+def switch(value: Value, knob: str) -> bool:
+    """A value that is on or off. Raises NotPredictable for others."""
     if isinstance(value, bool):
         return value
     raise NotPredictable(f"{knob} is on or off, not {value!r}")
@@ -86,7 +90,7 @@ def _ruled(situation: Situation, **fields: object) -> Turned:
 
 
 def _sequences(situation: Situation, value: Value) -> Turned:
-    limit = _whole(value, "max_num_seqs")
+    limit = whole(value, "max_num_seqs")
     turned = _ruled(situation, max_seqs=limit)
     steps = situation.measured.steps
     seen = float((steps.load.decode + steps.load.prefill_requests).max(initial=0.0)) if steps is not None else 0.0
@@ -126,7 +130,7 @@ def _more_sequences(situation: Situation) -> tuple[Value, ...]:
 
 
 def _budget(situation: Situation, value: Value) -> Turned:
-    budget = _whole(value, "token_budget")
+    budget = whole(value, "token_budget")
     turned = _ruled(situation, budget=budget)
     steps = situation.measured.steps
     seen = float(steps.load.prefill_tokens.max(initial=0.0)) if steps is not None else 0.0
@@ -174,7 +178,7 @@ def _other_budgets(situation: Situation) -> tuple[Value, ...]:
 
 def _cache(situation: Situation, value: Value) -> Turned:
     player = situation.player
-    if not _switch(value, "prefix_cache"):
+    if not switch(value, "prefix_cache"):
         return Turned(replace(player, demand=replace(player.demand, computed=np.ones(len(player.demand)))))
     if player.demand.share < 1.0:
         return Turned(player)
@@ -188,7 +192,7 @@ def _cache(situation: Situation, value: Value) -> Turned:
 
 
 def _pool(situation: Situation, value: Value) -> Turned:
-    return _ruled(situation, kv_tokens=_whole(value, "kv_tokens"))
+    return _ruled(situation, kv_tokens=whole(value, "kv_tokens"))
 
 
 def _larger_pools(situation: Situation) -> tuple[Value, ...]:
@@ -208,12 +212,12 @@ def _narrow_cache(situation: Situation, value: Value) -> Turned:
 
 
 def _mixed(situation: Situation, value: Value) -> Turned:
-    return _ruled(situation, mixed=_switch(value, "mixed_prefill"))
+    return _ruled(situation, mixed=switch(value, "mixed_prefill"))
 
 
 def _chunked(situation: Situation, value: Value) -> Turned:
     """An engine that does not split prompts runs them by themselves, ahead of the decodes."""
-    chunked = _switch(value, "chunked_prefill")
+    chunked = switch(value, "chunked_prefill")
     return _ruled(situation, chunked=chunked, mixed=chunked and situation.player.rules.mixed)
 
 
@@ -223,7 +227,7 @@ def _overlap(situation: Situation, value: Value) -> Turned:
     player = situation.player
     if situation.measured.device == "cpu":
         raise NotPredictable("the model runs on the CPU itself: there is no device beside which the host could work")
-    if _switch(value, "overlap"):
+    if switch(value, "overlap"):
         waits = _cost(player, lambda key: key[0] == "scheduling")
         if not waits.counts():
             raise NotPredictable("the trace shows no time between steps that could be hidden")
@@ -248,41 +252,61 @@ def _overlap(situation: Situation, value: Value) -> Turned:
 
 def _graphs(situation: Situation, value: Value) -> Turned:
     """On: decode steps no longer wait for single launches. Off: a decode step takes at least its launches' time."""
-    player, account = situation.player, situation.measured.traced
+    if not switch(value, "cuda_graph"):
+        return launched(situation)
+    account = situation.measured.traced
+    if account is None or account.steps is None:
+        raise NotPredictable("no trace with steps shows what launches cost")
+    load, known = trace_load(account.steps)
+    if (account.steps.graph_launches[known][load.prefill_tokens == 0] > 0).any():
+        raise NotPredictable("decode steps replay graphs already; those that don't are beyond what was captured")
+    return replaying(situation)
+
+
+def replaying(situation: Situation) -> Turned:
+    """Decode steps that no longer wait for single launches. Raises NotPredictable."""
+    player, batch = situation.player, _usual_batch(situation)
+    waits = _cost(player, lambda key: key[0] == "cuda_graph")
+    taken = waits.seconds(batch, 0)
+    if taken <= 1e-7:
+        raise NotPredictable("decode steps do not wait for launches")
+    # Kernels of a replayed graph also follow each other with less than the pause between launched ones, and a host
+    # that launches once is early for its next step: between all of it and none.
+    also = _cost(player, lambda key: key == ("kernel", GAPS))
+    if player.model.overlapped:
+        also = also.plus(_cost(player, lambda key: key[0] == "scheduling"))
+    more = also.seconds(batch, 0)
+    return Turned(
+        _decode_only(player, -taken - 0.5 * more),
+        low=_decode_only(player, -0.5 * taken),
+        high=_decode_only(player, -taken - more),
+    )
+
+
+def launched(situation: Situation) -> Turned:
+    """Decode steps that take at least the time of their launches. Raises NotPredictable."""
+    player = situation.player
+    least, step = launching(situation), player.cost.seconds(_usual_batch(situation), 0)
+
+    def slowed(share: float) -> Player:
+        return _decode_only(player, max(least * share - step, 0.0))
+
+    return Turned(slowed(0.75), low=slowed(0.5), high=slowed(1.0))
+
+
+def launching(situation: Situation) -> float:
+    """Seconds that a host takes to launch the kernels of a decode step one by one. Raises NotPredictable."""
+    account = situation.measured.traced
     if account is None or account.steps is None:
         raise NotPredictable("no trace with steps shows what launches cost")
     costs = account.steps
     eager = (costs.graph_launches == 0) & (costs.kernels > 0) & np.isfinite(costs.launching)
-    batch = _usual_batch(situation)
-    if _switch(value, "cuda_graph"):
-        waits = _cost(player, lambda key: key[0] == "cuda_graph")
-        taken = waits.seconds(batch, 0)
-        if taken <= 1e-7:
-            raise NotPredictable("decode steps do not wait for launches")
-        # Kernels of a replayed graph also follow each other with less than the pause between launched ones, and a host
-        # that launches once is early for its next step: between all of it and none.
-        also = _cost(player, lambda key: key == ("kernel", GAPS))
-        if player.model.overlapped:
-            also = also.plus(_cost(player, lambda key: key[0] == "scheduling"))
-        more = also.seconds(batch, 0)
-        return Turned(
-            _decode_only(player, -taken - 0.5 * more),
-            low=_decode_only(player, -0.5 * taken),
-            high=_decode_only(player, -taken - more),
-        )
     if not eager.any():
         raise NotPredictable("no step of the trace ran eagerly, so the cost of launching is not known")
-    a_kernel = float(np.median(costs.launching[eager] / costs.kernels[eager]))
     replayed = costs.kernels[costs.graph_launches > 0]
     if not len(replayed):
         raise NotPredictable("no step of the trace replayed a graph: they are off already")
-    launching = a_kernel * float(np.median(replayed))
-    step = player.cost.seconds(batch, 0)
-
-    def slowed(share: float) -> Player:
-        return _decode_only(player, max(launching * share - step, 0.0))
-
-    return Turned(slowed(0.75), low=slowed(0.5), high=slowed(1.0))
+    return float(np.median(costs.launching[eager] / costs.kernels[eager])) * float(np.median(replayed))
 
 
 def _usual_batch(situation: Situation) -> int:
@@ -300,7 +324,7 @@ def _decode_only(player: Player, seconds: float) -> Player:
 
 
 def _frontend(situation: Situation, value: Value) -> Turned:
-    _whole(value, "frontend_processes")
+    whole(value, "frontend_processes")
     front = situation.player.front
     if not front.first:
         raise NotPredictable("the engine's histograms do not say how much of TTFT lies outside it")
@@ -320,7 +344,7 @@ _ALIKE: Final = (
 _LAYOUT: Final = (
     "setting.tensor_parallel", "setting.pipeline_parallel", "setting.data_parallel", "setting.expert_parallel",
 )  # fmt: skip
-_ATTENTION: Final[Component] = ("kernel", "attention")
+ATTENTION: Final[Component] = ("kernel", "attention")
 
 
 def _other_with(situation: Situation, knob: str, value: Value, alike: tuple[str, ...]) -> Player:
@@ -345,15 +369,15 @@ def _attention(situation: Situation, value: Value) -> Turned:
     another backend may bring along."""
     other = _other_with(situation, "attention_backend", value, (*_ALIKE, *_LAYOUT))
     player = situation.player
-    if _ATTENTION not in player.costs or _ATTENTION not in other.costs:
+    if ATTENTION not in player.costs or ATTENTION not in other.costs:
         raise NotPredictable("no trace of both runs shows what attention takes in a step")
 
     def taken(chosen: Callable[[Component], bool]) -> Player:
         kept = {key: cost for key, cost in player.costs.items() if not chosen(key)}
         return replace(player, costs=kept | {key: cost for key, cost in other.costs.items() if chosen(key)})
 
-    alone = taken(lambda key: key == _ATTENTION)
-    launched = taken(lambda key: key in (_ATTENTION, ("kernel", GAPS)) or key[0] == "cuda_graph")
+    alone = taken(lambda key: key == ATTENTION)
+    launched = taken(lambda key: key in (ATTENTION, ("kernel", GAPS)) or key[0] == "cuda_graph")
     return Turned(alone, low=alone, high=launched)
 
 
@@ -361,7 +385,7 @@ def _layout(knob: str) -> Callable[[Situation, Value], Turned]:
     """All step times and the KV cache of a run at that layout: kernels, collectives and memory change at once."""
 
     def turn(situation: Situation, value: Value) -> Turned:
-        wanted = value if isinstance(value, bool) else _whole(value, knob)  # experts are shared, or by so many
+        wanted = value if isinstance(value, bool) else whole(value, knob)  # experts are shared, or by so many
         other = _other_with(situation, knob, wanted, (*_ALIKE, *_LAYOUT, "setting.attention_backend"))
         pool = other.rules.kv_tokens
         turned = _ruled(situation, kv_tokens=pool if pool is not None else situation.player.rules.kv_tokens)
@@ -395,7 +419,7 @@ def _as_shown(knob: str) -> Callable[[Situation], tuple[Value, ...]]:
 def _stream(situation: Situation, value: Value) -> Turned:
     """Fewer chunks take less of the host. How much of the time between steps they take is not known: between none and
     all of it goes with the chunks that are saved. A first token is sent at once, whatever the interval."""
-    every = _whole(value, "stream_interval")
+    every = whole(value, "stream_interval")
     stated = situation.measured.run.fact("setting.stream_interval")
     current = int(stated) if isinstance(stated, int | float) and stated >= 1 else 1
     waits = _cost(situation.player, lambda key: key[0] == "scheduling")

@@ -11,6 +11,7 @@ from typing import Final
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.model import UNSPLIT_CPU, Component
 from profiler.analyzers.knobs import EFFECTS, Effect, NotPredictable, Situation, Turned, Value
+from profiler.analyzers.knobs_captured import CAPTURED
 
 # What a compiler leaves as it is: matrix products and attention are calls of a library before and after.
 _KEPT: Final = ("gemm", "attention", "linear_attn")
@@ -18,7 +19,7 @@ _KEPT: Final = ("gemm", "attention", "linear_attn")
 
 def effect_of(situation: Situation, knob: str) -> Effect | None:
     """The effect of a knob on this run's device; None where none is known."""
-    effect = EFFECTS.get(knob)
+    effect = EFFECTS.get(knob, CAPTURED.get(knob))
     if effect is None or knob not in situation.elsewhere:
         return COMPILER if knob == COMPILER.knob else effect
     other = situation.elsewhere[knob]

@@ -21,6 +21,7 @@ from profiler.analyzers.gap.replay import StepCost
 from profiler.analyzers.gap.shape import ENOUGH_STEPS, HINGES, fit
 from profiler.analyzers.gap.shares import shortened
 from profiler.analyzers.knobs import EFFECTS, NotPredictable, Situation, Turned, Value
+from profiler.analyzers.knobs_captured import CAPTURED
 from profiler.analyzers.knobs_on_cpu import COMPILER, effect_of
 from profiler.analyzers.metrics import metrics_of
 from profiler.model.diagnosis import Prediction
@@ -41,13 +42,16 @@ AS_GOOD: Final = 1.3
 @dataclass(frozen=True)
 class Outlook:
     """``predicted`` relative changes by metric, with intervals; ``metrics`` are the run's own. ``error`` is the
-    replay's relative error on each of them. ``notes`` say how a prediction is meant."""
+    replay's relative error on each of them. ``notes`` say how a prediction is meant. ``bounded``: the effect is known
+    between bounds; ``midway``: either of them is as likely."""
 
     metrics: Mapping[str, float]
     predicted: Mapping[str, Prediction]
     error: Mapping[str, float]
     extrapolated: bool
     notes: tuple[str, ...] = ()
+    bounded: bool = False
+    midway: bool = False
 
 
 def situation_of(
@@ -98,7 +102,8 @@ def glance(situation: Situation, settings: Mapping[str, Value]) -> dict[str, flo
     """The likeliest relative changes alone, without intervals: to choose what is worth a closer look. Raises
     NotPredictable."""
     try:
-        before, after = situation.player.play().metrics(), _turned(situation, settings).player.play().metrics()
+        turned = _turned(situation, settings)
+        before, after = _as_it_was(situation, turned).play().metrics(), turned.player.play().metrics()
     except ValueError as error:
         raise NotPredictable(f"the replay can't serve these requests: {error}") from error
     return {metric: after[metric] / value - 1.0 for metric, value in before.items() if value and metric in after}
@@ -109,13 +114,14 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
     measured = metrics_of(situation.measured.bench)
     turned = _turned(situation, settings)
     try:
-        before = situation.player.play().metrics()
+        before = _as_it_was(situation, turned).play().metrics()
         after = turned.player.play().metrics()
         sides = [side.play().metrics() for side in (turned.low, turned.high) if side is not None]
         ratios = [(side, before) for side in sides]
         for doubt in situation.doubts:
-            other = _turned(replace(situation, player=_with(situation.player, doubt)), settings).player
-            ratios.append((other.play().metrics(), _with(situation.player, doubt).play().metrics()))
+            doubted = replace(situation, player=_with(situation.player, doubt))
+            other = _turned(doubted, settings)
+            ratios.append((other.player.play().metrics(), _as_it_was(doubted, other).play().metrics()))
     except ValueError as error:
         raise NotPredictable(f"the replay can't serve these requests: {error}") from error
     device = situation.measured.device
@@ -139,7 +145,14 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
         half += AT_LEAST + starts * (1.0 + change)
         low, high = min(changes) - half, max(changes) + half
         predicted[metric] = Prediction(change=change, interval=(max(low, -1.0), high))
-    return Outlook(measured, predicted, errors, turned.extrapolated, turned.notes)
+    return Outlook(
+        measured, predicted, errors, turned.extrapolated, turned.notes, turned.low is not None, turned.midway
+    )
+
+
+def _as_it_was(situation: Situation, turned: Turned) -> Player:
+    """The run before the change, read as the change reads it."""
+    return replace(situation.player, apart=turned.reads)
 
 
 def _with(player: Player, cost: StepCost) -> Player:
@@ -153,7 +166,7 @@ def _turned(situation: Situation, settings: Mapping[str, Value]) -> Turned:
     for knob, value in settings.items():
         effect = effect_of(situation, knob)
         if effect is None:
-            known = ", ".join(sorted((*EFFECTS, COMPILER.knob)))
+            known = ", ".join(sorted((*EFFECTS, *CAPTURED, COMPILER.knob)))
             raise NotPredictable(f"the effect of {knob} can't be predicted; known are {known}")
         one = effect.turn(replace(situation, player=total.player), value)
         low = high = None
@@ -167,5 +180,6 @@ def _turned(situation: Situation, settings: Mapping[str, Value]) -> Turned:
             total.extrapolated or one.extrapolated,
             total.midway or one.midway,
             (*total.notes, *one.notes),
+            one.reads or total.reads,
         )
     return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from profiler.analyzers.confidence import confidence_of
 from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import Effect, NotPredictable, Situation, Value
 from profiler.analyzers.knobs_on_cpu import effect_of, ineffective
@@ -13,7 +14,8 @@ from profiler.analyzers.metrics import higher_is_better, metrics_of
 from profiler.analyzers.predict import Known, Outlook, glance, outlook, situation_of
 from profiler.analyzers.symptoms import symptoms_of
 from profiler.model.diagnosis import Prediction, Recommendation
-from profiler.model.extension import Engine, Knob
+from profiler.model.extension import Engine
+from profiler.model.knob import Allowed, Knob
 from profiler.model.recommendation import (
     RECOMMENDATION_SCHEMA,
     WHATIF_SCHEMA,
@@ -32,6 +34,21 @@ SHOWN: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e2e")
 _SLO: Final = {"ttft": "mean_ttft", "tpot": "mean_tpot", "e2e": "mean_e2e"}
 
 
+class OutOfRange(Exception):
+    """A value that a setting does not take: which it takes."""
+
+
+def spelled_for(run: Run, engine: Engine | None) -> dict[str, Knob]:
+    """The engine's knobs by their shared name, as the run's version spells them."""
+    version = _version(run)
+    return {knob.name: knob.at(version) for knob in (engine.knobs if engine is not None else ())}
+
+
+def _version(run: Run) -> str | None:
+    stated = run.fact("engine.version")
+    return stated if isinstance(stated, str) else None
+
+
 def recommend(
     run: Run,
     engine: Engine | None,
@@ -47,7 +64,7 @@ def recommend(
     own = outlook(situation, {})
     reasons: dict[str, str] = {}
     rows = _ranked(situation, own, engine, metric, slo, reasons)
-    knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
+    knobs = spelled_for(run, engine)
     limits = limits_of(situation.measured)
     return RecommendationDocument(
         schema=RECOMMENDATION_SCHEMA,
@@ -86,26 +103,31 @@ def _ranked(
         raise NotPredictable(f"the run does not measure {metric}, or no replay gives it")
     run = situation.measured.run
     found: list[tuple[float, Recommendation]] = []
-    for knob in engine.knobs if engine is not None else ():
+    for knob in spelled_for(run, engine).values():
         effect = effect_of(situation, knob.name)
         if effect is None or knob.name in situation.elsewhere.values():
             continue  # what another of its knobs is on this device is offered as that one
         try:
-            best = _best(situation, effect, metric, slo)
+            best = _best(situation, effect, knob.allowed, metric, slo)
         except NotPredictable as reason:
             reasons[knob.name] = str(reason)
             continue
         if best is not None:
             value, seen = best
             gain = _gain(seen.predicted[metric].change, metric)
-            found.append((gain, _recommendation(run, knob, effect, value, seen)))
+            found.append((gain, _recommendation(run, knob, effect, value, seen, metric)))
     return tuple(row for _, row in sorted(found, key=lambda item: -item[0]))
 
 
 def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other: Run | None = None) -> WhatIfDocument:
-    """The metrics under ``settings`` (knob by its shared name). Raises NotPredictable with the reason."""
+    """The metrics under ``settings`` (knob by its shared name). Raises OutOfRange for a value that the engine does not
+    take, NotPredictable with the reason."""
+    knobs = spelled_for(run, engine)
+    for name, value in settings.items():
+        allowed = knobs[name].allowed if name in knobs else None
+        if allowed is not None and not allowed.takes(value):
+            raise OutOfRange(f"{name} takes {allowed.words}, not {_shown(value)}")
     seen = outlook(situation_of(run, other, engine=engine), settings)
-    knobs = {knob.name: knob for knob in (engine.knobs if engine is not None else ())}
     return WhatIfDocument(
         schema=WHATIF_SCHEMA,
         run=run.name,
@@ -141,11 +163,11 @@ def scores(before: Run, after: Run, knob: str, value: str, predicted: Mapping[st
 
 
 def _best(
-    situation: Situation, effect: Effect, metric: str, slo: Mapping[str, float] | None
+    situation: Situation, effect: Effect, allowed: Allowed | None, metric: str, slo: Mapping[str, float] | None
 ) -> tuple[Value, Outlook] | None:
     """The candidate that gains most and keeps the SLO; None where none is worth it. Raises NotPredictable where no
     candidate can be predicted."""
-    candidates = effect.candidates(situation)
+    candidates = [v for v in effect.candidates(situation) if allowed is None or allowed.takes(v)]
     gains: list[tuple[float, Value]] = []
     refused: NotPredictable | None = None
     own = metrics_of(situation.measured.bench)
@@ -195,7 +217,7 @@ def _kept(own: Mapping[str, float], changes: Mapping[str, float], slo: Mapping[s
     return True
 
 
-def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Outlook) -> Recommendation:
+def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Outlook, metric: str) -> Recommendation:
     current = run.fact(f"setting.{effect.knob}")
     spelled = knob.spelled(value)
     numeric = not isinstance(value, bool) and bool(knob.flags)
@@ -204,11 +226,12 @@ def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Ou
         for name, prediction in seen.predicted.items()
         if name in SHOWN and abs(prediction.change) >= WORTH
     )
-    why = f"{effect.title}: {others}. Its price: {effect.trade}."
+    why = f"{effect.title}: {others}."
     for note in seen.notes:
         why += f" {note[0].upper()}{note[1:]}."
     if seen.extrapolated:
         why += " Extrapolated: steps would carry what this run has not seen."
+    confidence, reason = confidence_of(seen, metric)
     return Recommendation(
         run=run.name,
         knob=effect.knob,
@@ -218,6 +241,12 @@ def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Ou
         predicted={name: seen.predicted[name] for name in SHOWN if name in seen.predicted},
         why=why,
         check=f"start the engine with {spelled}, send the same load, then: profiler diagnose {run.name} AFTER",
+        default=knob.default(_version(run)),
+        allowed=None if knob.allowed is None else knob.allowed.words,
+        needs=knob.needs,
+        price="; ".join(price for price in (effect.trade, knob.trades) if price),
+        confidence=confidence,
+        confidence_reason=reason,
     )
 
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from profiler.collectors.redaction import redact
-from profiler.model.extension import Engine, Knob
+from profiler.model.extension import Engine
+from profiler.model.knob import Knob
 
 SWITCHES: Final = frozenset(
     {
@@ -24,6 +25,8 @@ SWITCHES: Final = frozenset(
         "compile",
         "step_log",
         "cuda_graph_padding",
+        "custom_all_reduce",
+        "prefill_graph",
     }
 )
 _OFF: Final = frozenset({"", "0", "false", "no", "off", "none", "disabled", "null"})

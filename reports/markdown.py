@@ -128,7 +128,8 @@ def _rest(diagnosis: Diagnosis) -> list[str]:
             f"{escape(wording.metric(name))} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
             for name, value in list(knob.predicted.items())[:_FEW]
         )
-        + f". {escape(knob.why)}"
+        + "."
+        + "".join(f" {escape(text)}" for text in (knob.why, wording.price(knob), wording.confidence(knob)) if text)
         for knob in diagnosis.recommendations
     ]
     problems = [

@@ -23,7 +23,7 @@ def print_recommendations(
     document = translated_recommendations(document)
     console.print(Text(plain(document.verdict), "bold"))
     for number, knob in enumerate(document.recommendations, 1):
-        _knob(number, knob, document.metrics, console)
+        _knob(number, knob, document.metrics, console, verbose)
     if plan and document.recommendations:
         _heading(console, "To check them")
         for knob in document.recommendations:
@@ -58,12 +58,14 @@ def print_whatif(document: WhatIfDocument, console: Console, verbose: bool) -> N
     _error(document.error, console)
 
 
-def _knob(number: int, knob: Recommendation, metrics: Mapping[str, float], console: Console) -> None:
+def _knob(number: int, knob: Recommendation, metrics: Mapping[str, float], console: Console, verbose: bool) -> None:
     change = f"{knob.flag} {knob.to or ''}".strip()
     was = said(" (now {value})", value=knob.current) if knob.current is not None else ""
     console.print(Text.assemble(f"\n{number}. ", (plain(change), "bold"), plain(was)))
     console.print(Padding(terminal_tables.predictions(metrics, knob.predicted, True), (0, 0, 0, 2)))
-    console.print(Padding(Text(plain(knob.why)), (0, 0, 0, 2)))
+    for line in (knob.why, wording.price(knob), wording.confidence(knob), wording.catalogued(knob) if verbose else ""):
+        if line:
+            console.print(Padding(Text(plain(line)), (0, 0, 0, 2)))
 
 
 def _advice(every: Iterable[Advice], console: Console) -> None:

@@ -173,7 +173,16 @@ def translated_whatif(document: WhatIfDocument) -> WhatIfDocument:
 
 
 def _knob(knob: Recommendation) -> Recommendation:
-    return replace(knob, why=said(knob.why), check=said(knob.check))
+    return replace(
+        knob,
+        why=said(knob.why),
+        check=said(knob.check),
+        default=None if knob.default is None else named(knob.default),
+        allowed=None if knob.allowed is None else said(knob.allowed),
+        needs=said(knob.needs),
+        price=said(knob.price),
+        confidence_reason=said(knob.confidence_reason),
+    )
 
 
 def _problems(every: Iterable[DocumentProblem]) -> tuple[DocumentProblem, ...]:

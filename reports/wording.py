@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from profiler.analyzers.metrics import spoken
-from profiler.model.diagnosis import CauseName, Gap
+from profiler.model.diagnosis import CauseName, Gap, Recommendation
 from profiler.model.inspection import InspectedTrust
 from profiler.reports.language import named, said
 
@@ -103,3 +103,25 @@ def trusted(check: InspectedTrust) -> str:
     if check.passed is None:
         return said(NOT_KNOWN)
     return said("pass") if check.passed else said("fail, so no {claim}", claim=check.concerns)
+
+
+def price(knob: Recommendation) -> str:
+    """What is given for a setting; empty where nothing is known."""
+    return said("Its price: {price}.", price=knob.price) if knob.price else ""
+
+
+def confidence(knob: Recommendation) -> str:
+    """How well a prediction is founded, and on what; empty where nobody has said."""
+    if knob.confidence is None:
+        return ""
+    return said("Confidence {word}: {reason}.", word=said(knob.confidence), reason=knob.confidence_reason)
+
+
+def catalogued(knob: Recommendation) -> str:
+    """What the engine's documentation and source say of a setting: default, range, needs."""
+    parts = [
+        "" if knob.default is None else said("default {value}", value=knob.default),
+        "" if knob.allowed is None else said("takes {range}", range=knob.allowed),
+        said("needs {what}", what=knob.needs) if knob.needs else "",
+    ]
+    return "; ".join(part for part in parts if part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import UNSHOWN, Component, RunModel, overlaps
-from profiler.analyzers.gap.replay import Demand, Front, Replayed, Rules, StepCost, replay, summed
+from profiler.analyzers.gap.replay import SHORTEST, Demand, Front, Replayed, Rules, StepCost, replay, summed
 from profiler.analyzers.gap.shape import Composite, Load, StepShape
 from profiler.model.requests import BenchResult, Floats, Ints
 
@@ -25,9 +25,37 @@ NOTHING: Final = StepCost()
 
 
 @dataclass(frozen=True)
+class Apart:
+    """What steps take where one sum of parts can't say it: of those that only decode, replayed steps and others, by
+    their sequences (``decodes``); and those that prefill (``prefills``). ``known`` is the whole step that they were
+    read beside, so that what changes in the parts since counts too."""
+
+    decodes: Callable[[int], float]
+    prefills: StepCost
+    known: StepCost
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Steps as they are told apart, with what changed in their parts since."""
+
+    cost: StepCost
+    apart: Apart
+
+    def seconds(self, decode: int, prefill_tokens: int) -> float:
+        since = self.cost.signed(decode, prefill_tokens) - self.apart.known.signed(decode, prefill_tokens)
+        own = self.apart.prefills.signed(decode, prefill_tokens) if prefill_tokens else self.apart.decodes(decode)
+        return max(own + since, SHORTEST)
+
+    def pipelined(self, decode: int, prefill_tokens: int) -> tuple[float, float]:
+        return self.seconds(decode, prefill_tokens), 0.0
+
+
+@dataclass(frozen=True)
 class Player:
     """Everything that a replay of one run needs. ``costs`` are seconds of a step by cause and part; ``duration`` is how
-    long the run took for these requests, None where that is not known."""
+    long the run took for these requests, None where that is not known; ``apart`` tells kinds of steps apart.
+    """
 
     demand: Demand
     rules: Rules
@@ -36,6 +64,7 @@ class Player:
     front: Front
     model: RunModel
     duration: float | None
+    apart: Apart | None = None
 
     @property
     def cost(self) -> StepCost:
@@ -44,7 +73,8 @@ class Player:
 
     def play(self) -> Replayed:
         """The replay with the run's own parts. Raises ValueError where its requests can't be served."""
-        return replay(self.demand, self.rules, self.cost, self.between, self.front)
+        cost = self.cost if self.apart is None else _Told(self.cost, self.apart)
+        return replay(self.demand, self.rules, cost, self.between, self.front)
 
 
 def player_of(measured: Measured, model: RunModel | None) -> Player | None:

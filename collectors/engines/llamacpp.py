@@ -14,7 +14,8 @@ from typing import Final
 from profiler.collectors.json_text import count, string
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
-from profiler.model.extension import Endpoint, Engine, Knob, LogStep
+from profiler.model.extension import Endpoint, Engine, LogStep
+from profiler.model.knob import Knob
 from profiler.model.live import Ask, Identity, Live, ProcessRole
 from profiler.model.metrics import RUNNING_CHANGE
 from profiler.model.steps import StepLabel

@@ -16,7 +16,8 @@ from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import mapping, string
 from profiler.collectors.knob_values import from_fields
 from profiler.collectors.openai_api import endpoints
-from profiler.model.extension import Engine, Knob, LogStep
+from profiler.model.extension import Engine, LogStep
+from profiler.model.knob import Knob
 from profiler.model.live import Ask, Identity, Live, ProcessRole
 from profiler.model.steps import StepLabel
 

@@ -13,12 +13,13 @@ from typing import Final
 from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import mapping, number, string
+from profiler.collectors.knob_table import knobs
 from profiler.collectors.knob_values import from_fields, leaves
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed
 from profiler.collectors.versions import at_least
-from profiler.model.extension import Endpoint, Engine, Knob, LogStep
+from profiler.model.extension import Endpoint, Engine, LogStep
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import Phase, StepLabel
 
@@ -57,53 +58,7 @@ METRIC_LABELS: Final = (
     ("steps", "sglang:cuda_graph_passes", "mode", "*"),
 )
 
-KNOBS: Final = (
-    Knob("max_num_seqs", ("--max-running-requests",), ("max_running_requests",)),
-    Knob("token_budget", ("--chunked-prefill-size",), ("chunked_prefill_size",)),
-    Knob(
-        "chunked_prefill",
-        ("--chunked-prefill-size",),
-        ("chunked_prefill_size",),
-        ((False, "--chunked-prefill-size -1"), (True, "--chunked-prefill-size 8192")),
-    ),
-    Knob("max_prefill_tokens", ("--max-prefill-tokens",), ("max_prefill_tokens",)),
-    Knob("mixed_prefill", ("--enable-mixed-chunk",), ("enable_mixed_chunk",)),
-    Knob("prefix_cache", ("--disable-radix-cache",), ("-disable_radix_cache",)),
-    Knob("cuda_graph", ("--disable-cuda-graph",), ("-disable_cuda_graph",)),
-    Knob("cuda_graph_mode", ("--cuda-graph-backend-decode",), ("cuda_graph_backend_decode", "decode.backend")),
-    Knob(
-        "cuda_graph_max_batch",
-        ("--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),  # the second until 0.5.12
-        ("cuda_graph_max_bs_decode", "cuda_graph_max_bs", "decode.max_bs"),
-    ),
-    Knob(
-        "cuda_graph_batches", ("--cuda-graph-bs-decode", "--cuda-graph-bs"), ("cuda_graph_bs_decode", "cuda_graph_bs")
-    ),
-    Knob("cuda_graph_padding", ("--disable-cuda-graph-padding",), ("-disable_cuda_graph_padding",)),
-    Knob("overlap", ("--disable-overlap-schedule",), ("-disable_overlap_schedule",)),
-    Knob("kv_dtype", ("--kv-cache-dtype",), ("kv_cache_dtype",)),
-    Knob("kv_block_size", ("--page-size",), ("page_size",)),
-    Knob("kv_tokens", ("--max-total-tokens",), ("max_total_num_tokens", "max_total_tokens")),
-    Knob("memory_fraction", ("--mem-fraction-static",), ("mem_fraction_static",)),
-    Knob("tensor_parallel", ("--tp-size", "--tensor-parallel-size", "--tp"), ("tp_size",)),
-    Knob("pipeline_parallel", ("--pp-size", "--pipeline-parallel-size"), ("pp_size",)),
-    Knob("data_parallel", ("--dp-size", "--data-parallel-size", "--dp"), ("dp_size",)),
-    Knob("expert_parallel", ("--ep-size", "--expert-parallel-size", "--ep"), ("ep_size",)),
-    Knob("schedule_policy", ("--schedule-policy",), ("schedule_policy",)),
-    Knob("admission_caution", ("--schedule-conservativeness",), ("schedule_conservativeness",)),
-    Knob("max_model_len", ("--context-length",), ("context_length", "context_len")),
-    Knob("dtype", ("--dtype",), ("dtype",)),
-    Knob("quantization", ("--quantization",), ("quantization",)),
-    Knob("attention_backend", ("--attention-backend",), ("attention_backend",)),
-    Knob("stream_interval", ("--stream-interval",), ("stream_interval",)),
-    Knob("steps_per_schedule", ("--num-continuous-decode-steps",), ("num_continuous_decode_steps",)),
-    Knob("speculative", ("--speculative-algorithm",), ("speculative_algorithm",)),
-    Knob("load_format", ("--load-format",), ("load_format",)),
-    Knob("model_override", ("--json-model-override-args",), ("json_model_override_args",)),
-    Knob("compile", ("--enable-torch-compile",), ("enable_torch_compile",)),
-    Knob("frontend_processes", ("--tokenizer-worker-num",), ("tokenizer_worker_num",)),
-    Knob("step_log_interval", ("--decode-log-interval",), ("decode_log_interval",)),
-)
+KNOBS: Final = knobs("sglang")
 
 HOST_PHASES: Final = {
     "scheduler.recv_requests": "receive",

@@ -15,11 +15,12 @@ from typing import Final
 
 from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import count, mapping, number, string
+from profiler.collectors.knob_table import knobs
 from profiler.collectors.knob_values import from_fields, leaves
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
 from profiler.collectors.step_annotations import phase
-from profiler.model.extension import Engine, Knob, LogStep, StepRecord
+from profiler.model.extension import Engine, LogStep, StepRecord
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
 from profiler.model.trace import GARBAGE
@@ -45,62 +46,7 @@ METRICS: Final = {
     "trtllm_e2e_request_latency_seconds": "e2e_seconds",
 }
 
-KNOBS: Final = (
-    Knob("max_num_seqs", ("--max_batch_size",), ("max_batch_size",)),
-    Knob("token_budget", ("--max_num_tokens",), ("max_num_tokens",)),
-    Knob("max_model_len", ("--max_seq_len",), ("max_seq_len",)),
-    Knob(
-        "memory_fraction",
-        ("--kv_cache_free_gpu_memory_fraction", "--free_gpu_memory_fraction"),
-        ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"),
-    ),
-    Knob("tensor_parallel", ("--tp_size",), ("tp_size", "tensor_parallel_size")),
-    Knob("pipeline_parallel", ("--pp_size",), ("pp_size", "pipeline_parallel_size")),
-    Knob("expert_parallel", ("--ep_size",), ("ep_size", "moe_expert_parallel_size")),
-    Knob("chunked_prefill", ("--enable_chunked_prefill",), ("enable_chunked_prefill",)),
-    Knob("prefix_cache", (), ("enable_block_reuse",)),
-    Knob("overlap", (), ("-disable_overlap_scheduler",)),
-    Knob(
-        "cuda_graph",
-        (),
-        ("use_cuda_graph",),  # the flat name until 0.20; a group since, absent or null where it is off
-        (
-            (True, "cuda_graph_config: {enable_padding: true} (in the configuration file)"),
-            (False, "cuda_graph_config: null (in the configuration file)"),
-        ),
-    ),
-    Knob("cuda_graph_batches", (), ("cuda_graph_config.batch_sizes", "cuda_graph_batch_sizes")),
-    Knob("cuda_graph_max_batch", (), ("cuda_graph_config.max_batch_size", "cuda_graph_max_batch_size")),
-    Knob("cuda_graph_padding", (), ("cuda_graph_config.enable_padding", "cuda_graph_padding_enabled")),
-    Knob("prefill_graph", (), ("torch_compile_config.enable_piecewise_cuda_graph",)),
-    Knob("compile", (), ("torch_compile_config.enable_fullgraph", "torch_compile_enabled")),
-    Knob("kv_dtype", ("--kv_cache_dtype",), ("kv_cache_dtype", "kv_cache_config.dtype")),
-    Knob("kv_block_size", (), ("tokens_per_block",)),
-    Knob("kv_tokens", (), ("kv_cache_config.max_tokens",)),
-    Knob("kv_host_bytes", (), ("host_cache_size",)),
-    Knob("partial_reuse", (), ("enable_partial_reuse",)),
-    Knob("schedule_policy", (), ("capacity_scheduler_policy",)),
-    Knob("chunking_policy", (), ("context_chunking_policy",)),
-    Knob("queue_policy", (), ("waiting_queue_policy",)),
-    Knob("prefill_wait_ms", (), ("batch_wait_timeout_ms",)),
-    Knob("prefill_wait_steps", (), ("batch_wait_timeout_iters",)),
-    Knob("prefill_wait_tokens", (), ("batch_wait_max_tokens_ratio",)),
-    Knob("attention_backend", (), ("attn_backend",)),
-    Knob("moe_backend", (), ("moe_config.backend",)),
-    Knob("attention_data_parallel", (), ("enable_attention_dp",)),
-    Knob("all_reduce", (), ("allreduce_strategy",)),
-    Knob("sampler", (), ("sampler_type",)),
-    Knob("speculative", (), ("speculative_config.decoding_type",)),
-    Knob("draft_tokens", (), ("speculative_config.max_draft_len", "speculative_config.num_nextn_predict_layers")),
-    Knob("stream_interval", (), ("stream_interval",)),
-    Knob("frontend_processes", ("--num_postprocess_workers",), ("num_postprocess_workers",)),
-    Knob("gc_threshold", (), ("garbage_collection_gen0_threshold",)),
-    Knob("autotuner", (), ("enable_autotuner",)),
-    Knob("dtype", (), ("dtype",)),
-    Knob("quantization", (), ("quant_config.quant_algo",)),
-    Knob("load_format", (), ("load_format",)),
-    Knob("step_log", (), ("print_iter_log",)),
-)
+KNOBS: Final = knobs("trtllm")
 
 # Ranges of NVTX; that of the garbage collector needs TLLM_PROFILE_RECORD_GC.
 HOST_PHASES: Final = {"_prepare_tp_inputs": "prepare_inputs", "Python GC": GARBAGE}
@@ -319,7 +265,7 @@ ENGINE: Final = Engine(
     host_phases=HOST_PHASES,
     every_step_logged=True,
     knobs=KNOBS,
-    defaults={"overlap": True},
+    defaults={"overlap": True, "cuda_graph_padding": False},
     step_record=step_record,
     config=config,
     owner="tensorrt_llm",

@@ -13,12 +13,13 @@ from typing import Final
 from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
 from profiler.collectors.json_text import count, mapping, number, parse, string
+from profiler.collectors.knob_table import knobs
 from profiler.collectors.knob_values import flags, from_fields, leaves, switch
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact
 from profiler.collectors.step_annotations import detailed, phase
 from profiler.collectors.versions import at_least
-from profiler.model.extension import Engine, Handover, Knob, LogStep, StepRecord
+from profiler.model.extension import Engine, Handover, LogStep, StepRecord
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import StepLabel
 
@@ -53,47 +54,7 @@ METRICS: Final = {
 }
 METRIC_LABELS: Final = (("computed_prompt_tokens", "vllm:prompt_tokens_by_source", "source", "local_compute"),)
 
-KNOBS: Final = (
-    Knob("max_num_seqs", ("--max-num-seqs",), ("max_num_seqs",)),
-    Knob("token_budget", ("--max-num-batched-tokens",), ("max_num_batched_tokens",)),
-    Knob("chunked_prefill", ("--enable-chunked-prefill", "--no-enable-chunked-prefill"), ("enable_chunked_prefill",)),
-    Knob("prefix_cache", ("--enable-prefix-caching", "--no-enable-prefix-caching"), ("enable_prefix_caching",)),
-    Knob("cuda_graph", ("--enforce-eager", "--no-enforce-eager"), ("-enforce_eager", "cudagraph_mode")),
-    Knob("cuda_graph_mode", ("--compilation-config", "-cc"), ("cudagraph_mode", "compilation_config")),
-    Knob(
-        "cuda_graph_max_batch",
-        ("--max-cudagraph-capture-size",),
-        ("max_cudagraph_capture_size", "max_capture_size"),
-    ),
-    Knob("cuda_graph_batches", ("--cudagraph-capture-sizes", "--cuda-graph-sizes"), ("cudagraph_capture_sizes",)),
-    Knob("compile", (), ("compilation_mode",)),
-    Knob("overlap", ("--async-scheduling", "--no-async-scheduling"), ("async_scheduling",)),
-    Knob("kv_dtype", ("--kv-cache-dtype",), ("kv_cache_dtype", "cache_dtype")),
-    Knob("kv_block_size", ("--block-size",), ("block_size",)),
-    Knob("kv_blocks", ("--num-gpu-blocks-override",), ("num_gpu_blocks", "num_gpu_blocks_override")),
-    Knob("kv_bytes", ("--kv-cache-memory-bytes",), ("kv_cache_memory_bytes",)),
-    Knob("kv_tokens", (), ("kv_cache_size_tokens",)),
-    Knob("memory_fraction", ("--gpu-memory-utilization",), ("gpu_memory_utilization",)),
-    Knob("tensor_parallel", ("--tensor-parallel-size", "-tp"), ("tensor_parallel_size",)),
-    Knob("pipeline_parallel", ("--pipeline-parallel-size", "-pp"), ("pipeline_parallel_size",)),
-    Knob("data_parallel", ("--data-parallel-size", "-dp"), ("data_parallel_size",)),
-    Knob("expert_parallel", ("--enable-expert-parallel", "-ep"), ("enable_expert_parallel",)),
-    Knob("schedule_policy", ("--scheduling-policy",), ("scheduling_policy", "policy")),
-    Knob("max_model_len", ("--max-model-len",), ("max_model_len", "max_seq_len")),
-    Knob("dtype", ("--dtype",), ("dtype",)),
-    Knob("quantization", ("--quantization", "-q"), ("quantization",)),
-    Knob("attention_backend", ("--attention-backend",), ("attention_backend",)),
-    Knob("stream_interval", ("--stream-interval",), ("stream_interval",)),
-    Knob("speculative", ("--speculative-config",), ("speculative_config",)),
-    Knob("load_format", ("--load-format",), ("load_format",)),
-    Knob("model_override", ("--hf-overrides",), ("hf_overrides",)),
-    Knob("frontend_processes", ("--api-server-count",), ("api_server_count",)),
-    Knob(
-        "step_log",
-        ("--enable-logging-iteration-details", "--no-enable-logging-iteration-details"),
-        ("enable_logging_iteration_details",),
-    ),
-)
+KNOBS: Final = knobs("vllm")
 
 HOST_PHASES: Final = {
     "schedule": "schedule",

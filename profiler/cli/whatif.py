@@ -9,7 +9,7 @@ import click
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
 from profiler.cli.output import OUTPUT, in_language, write_output
 from profiler.cli.settings import Setting, engine_in, shared_name
-from profiler.errors import MissingEvidence
+from profiler.errors import MissingEvidence, UsageError
 
 
 @click.command("whatif")
@@ -43,7 +43,7 @@ def command(
       profiler whatif run-A --set --max-num-batched-tokens=2048 --set cuda_graph=off
     """
     from profiler.analyzers.knobs import NotPredictable
-    from profiler.analyzers.recommend import whatif
+    from profiler.analyzers.recommend import OutOfRange, whatif
     from profiler.cli.reading import read_run
     from profiler.reports.json_document import to_json
     from profiler.reports.recommendation_terminal import print_whatif
@@ -53,6 +53,8 @@ def command(
     other = None if against is None else read_run(against, state)
     try:
         document = whatif(opened, engine, {shared_name(knob, engine): value for knob, value in settings}, other)
+    except OutOfRange as reason:
+        raise UsageError(str(reason)) from reason
     except NotPredictable as reason:
         raise MissingEvidence(str(run), str(reason), "docs/recommend.md says what a prediction needs") from reason
     if json is not None:

@@ -157,7 +157,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
-    """A knob to turn, spelled as this engine and version spell it."""
+    """A knob to turn, spelled as this engine and version spell it. ``default`` is what holds where nothing is set,
+    ``allowed`` the range, ``needs`` what the setting depends on, ``price`` what is given for it; empty or None where it
+    is not known. ``confidence`` is how well the prediction is founded, and ``confidence_reason`` on what."""
 
     run: str
     knob: str
@@ -167,6 +169,12 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     predicted: dict[str, Prediction]
     why: str
     check: str
+    default: str | None = None
+    allowed: str | None = None
+    needs: str = ""
+    price: str = ""
+    confidence: Literal["high", "medium", "low"] | None = None
+    confidence_reason: str = ""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

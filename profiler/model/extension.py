@@ -8,6 +8,7 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
+from profiler.model.knob import Knob
 from profiler.model.live import Ask, Identity, Live
 from profiler.model.run import Reading
 from profiler.model.steps import StepLabel
@@ -72,37 +73,6 @@ class StepRecord(msgspec.Struct, frozen=True):
     step: LogStep
     clock: float
     index: int | None = None
-
-
-class Knob(msgspec.Struct, frozen=True):
-    """A setting in words that engines share (``max_num_seqs``, ``token_budget``, …) and the flag that sets it.
-
-    A field among ``settings`` that is written as ``-name`` holds the opposite. ``fixed`` are values whose spelling no
-    rule gives: (value, what to type).
-    """
-
-    name: str
-    flags: tuple[str, ...]
-    settings: tuple[str, ...] = ()
-    fixed: tuple[tuple[object, str], ...] = ()
-
-    def spelled(self, value: object) -> str:
-        """What an operator types to set the value, or what to do where no flag does it."""
-        for known, text in self.fixed:
-            if known == value and type(known) is type(value):
-                return text
-        if not self.flags:
-            field = self.settings[0].removeprefix("-") if self.settings else self.name
-            opposite = bool(self.settings) and self.settings[0].startswith("-")
-            shown = (not value if opposite else value) if isinstance(value, bool) else value
-            return f"{field}: {str(shown).lower() if isinstance(shown, bool) else shown} (in the configuration file)"
-        if not isinstance(value, bool):
-            return f"{self.flags[0]} {value}"
-        turning_on = value != (bool(self.settings) and self.settings[0].startswith("-"))
-        if turning_on:
-            return self.flags[0]
-        negative = next((flag for flag in self.flags if flag.startswith("--no-")), None)
-        return negative or f"without {self.flags[0]}"
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ and then run. Prints one line a prediction and the scores.
     python tests/benchmarks/knobs.py [--folder DIR]      # about 3 minutes; DIR keeps the simulated runs
 
 Scores: the median error of the predicted change as a part of the change, the right sign where the true change is above
-2%, and how often the interval holds the truth.
+2%, how often the interval holds the truth, and the same by the confidence that a recommendation would state.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ TINY: Final = (
 BUSY: Final = ("workload.concurrency=96",)
 LONG: Final = ("workload.concurrency=96", "workload.input_tokens=[512,1536]")
 SHARED: Final = ("workload.concurrency=64", "workload.shared_prefix=1536", "workload.input_tokens=[64,256]")
+VARIED: Final = (*TINY, "workload.rate=60.0", "workload.requests=300", "workload.input_tokens=[64,256]")
 OPEN: Final = ("workload.rate=14.0", "workload.requests=300", "workload.input_tokens=[256,1024]")
 
 # (name, fields of both runs, the simulator's field and value in B, the knob and value to predict)
@@ -51,6 +52,17 @@ CASES: Final[tuple[tuple[str, tuple[str, ...], str, str, int | bool], ...]] = (
     ("no graphs", (), "cuda_graph=none", "cuda_graph", False),
     ("no graphs, small model", TINY, "cuda_graph=none", "cuda_graph", False),
     ("graphs, small model", (*TINY, "cuda_graph=none"), "cuda_graph=full", "cuda_graph", True),
+    ("captured to 512, from 16", (*VARIED, "max_capture=16"), "max_capture=512", "cuda_graph_max_batch", 512),
+    (
+        "captured to 16, from 10",
+        (*VARIED, "workload.rate=40.0", "max_capture=10"),
+        "max_capture=16",
+        "cuda_graph_max_batch",
+        16,
+    ),
+    ("captured to 8, from 24", (*VARIED, "max_capture=24"), "max_capture=8", "cuda_graph_max_batch", 8),
+    ("captured to 16, from 512", VARIED, "max_capture=16", "cuda_graph_max_batch", 16),
+    ("captured to 32, 8B model", ("max_capture=512",), "max_capture=32", "cuda_graph_max_batch", 32),
     ("prompts whole, open loop", OPEN, "chunked_prefill=False", "chunked_prefill", False),
     ("half the sequences, open loop", (*OPEN, "workload.rate=30.0"), "max_num_seqs=24", "max_num_seqs", 24),
 )
@@ -69,6 +81,7 @@ def simulated(folder: Path, name: str, both: tuple[str, ...], change: str) -> Pa
 def main() -> int:
     """Predict, compare, print."""
     from profiler import open_run
+    from profiler.analyzers.confidence import confidence_of
     from profiler.analyzers.knobs import NotPredictable
     from profiler.analyzers.metrics import metrics_of
     from profiler.analyzers.predict import outlook, situation_of
@@ -78,6 +91,7 @@ def main() -> int:
     folder = parser.parse_args().folder or Path(tempfile.mkdtemp())
     errors: dict[str, list[float]] = {metric: [] for metric in METRICS}
     signs, held, refused = [0, 0], [0, 0], 0
+    confident: dict[str, list[float]] = {"high": [], "medium": [], "low": []}
     for name, both, change, knob, value in CASES:
         pair = simulated(folder, name, both, change)
         a, b = open_run(pair / "run-A"), open_run(pair / "run-B")
@@ -97,6 +111,7 @@ def main() -> int:
             mark = ""
             if abs(true) > CLEAR:
                 errors[metric].append(error)
+                confident[confidence_of(found, metric)[0]].append(error)
                 right = guess.change * true > 0
                 signs[0] += right
                 signs[1] += 1
@@ -109,6 +124,11 @@ def main() -> int:
         print(
             f"{metric}: median error {values[len(values) // 2]:.0%} of the change over {len(values)} changes above 2%"
         )
+    for word, values in confident.items():
+        if values:
+            values.sort()
+            print(f"confidence {word}: median error {values[len(values) // 2]:.0%}, worst {values[-1]:.0%} of "
+                  f"{len(values)} changes above 2%")  # fmt: skip
     print(
         f"right sign: {signs[0]} of {signs[1]}; truth inside the interval: {held[0]} of {held[1]}; refused: {refused}"
     )

@@ -35,7 +35,19 @@ def test_the_page_names_the_flag_and_the_change(invoke: Invoke, runs: tuple[Path
     status, out, _ = invoke("recommend", runs[1])
     assert status == 0
     assert out.startswith("--max-num-seqs")
-    assert "Its price" in out
+    assert "Its price" in out and "Confidence" in out and "default " not in out
+    _, out, _ = invoke("recommend", runs[1], "-v")
+    assert "takes whole numbers from 1 on; needs a token budget that is not below it" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [("max_num_seqs=0", "whole numbers from 1 on, not 0"), ("cuda_graph=3", "one of on, off, not 3")],
+)
+def test_a_value_outside_the_range_is_refused(setting: str, text: str, invoke: Invoke, runs: tuple[Path, Path]) -> None:
+    status, out, err = invoke("whatif", runs[0], "--set", setting)
+    assert (status, out) == (2, "")
+    assert text in err and err.count("\n") == 1
 
 
 def test_an_engine_s_own_flag_is_understood(invoke: Invoke, runs: tuple[Path, Path]) -> None:
