@@ -10,7 +10,7 @@ from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import Effect, NotPredictable, Situation, Value
 from profiler.analyzers.knobs_on_cpu import effect_of, ineffective
 from profiler.analyzers.limits import TPOT, limits_of
-from profiler.analyzers.metrics import higher_is_better, metrics_of
+from profiler.analyzers.metrics import higher_is_better, metrics_of, spoken
 from profiler.analyzers.predict import Known, Outlook, glance, outlook, situation_of
 from profiler.analyzers.symptoms import symptoms_of
 from profiler.model.diagnosis import Prediction, Recommendation
@@ -115,7 +115,8 @@ def _ranked(
         if best is not None:
             value, seen = best
             gain = _gain(seen.predicted[metric].change, metric)
-            found.append((gain, _recommendation(run, knob, effect, value, seen, metric)))
+            typed = _typed(knob, value, spelled_for(run, engine))
+            found.append((gain, _recommendation(run, knob, effect, value, typed, seen, metric)))
     return tuple(row for _, row in sorted(found, key=lambda item: -item[0]))
 
 
@@ -217,12 +218,24 @@ def _kept(own: Mapping[str, float], changes: Mapping[str, float], slo: Mapping[s
     return True
 
 
-def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Outlook, metric: str) -> Recommendation:
+def _typed(knob: Knob, value: Value, knobs: Mapping[str, Knob]) -> str:
+    """What an operator types; of a KV cache whose tokens no flag sets, what makes it larger."""
+    ways = [knobs[name].flags[0] for name in _ROOM if name in knobs and knobs[name].flags]
+    if knob.name == "kv_tokens" and not knob.flags and ways:
+        return f"a KV cache of {value} tokens ({' or '.join(ways)})"
+    return knob.spelled(value)
+
+
+_ROOM: Final = ("kv_blocks", "memory_fraction")
+
+
+def _recommendation(
+    run: Run, knob: Knob, effect: Effect, value: Value, spelled: str, seen: Outlook, metric: str
+) -> Recommendation:
     current = run.fact(f"setting.{effect.knob}")
-    spelled = knob.spelled(value)
     numeric = not isinstance(value, bool) and bool(knob.flags)
     others = ", ".join(
-        f"{name} {prediction.change:+.0%}"
+        f"{spoken(name)} {prediction.change:+.0%}"
         for name, prediction in seen.predicted.items()
         if name in SHOWN and abs(prediction.change) >= WORTH
     )
@@ -244,10 +257,22 @@ def _recommendation(run: Run, knob: Knob, effect: Effect, value: Value, seen: Ou
         default=knob.default(_version(run)),
         allowed=None if knob.allowed is None else knob.allowed.words,
         needs=knob.needs,
-        price="; ".join(price for price in (effect.trade, knob.trades) if price),
+        price="; ".join(price for price in (_worse(seen), effect.trade, knob.trades) if price),
         confidence=confidence,
         confidence_reason=reason,
     )
+
+
+def _worse(seen: Outlook) -> str:
+    """The metrics that get worse for sure."""
+    found = [
+        f"{spoken(name)} {prediction.change:+.0%}"
+        for name, prediction in seen.predicted.items()
+        if name in SHOWN
+        and _gain(prediction.change, name) <= -WORTH
+        and not prediction.interval[0] <= 0.0 <= prediction.interval[1]
+    ]
+    return f"worse: {', '.join(found)}" if found else ""
 
 
 def _verdict(rows: tuple[Recommendation, ...], metric: str, engine: Engine | None) -> str:

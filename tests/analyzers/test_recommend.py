@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,16 @@ def test_the_best_knob_of_the_held_run_is_the_one_that_was_turned(lab: Lab) -> N
     assert first.predicted["output_throughput"].change > 1.0
     assert document.verdict.startswith("--max-num-seqs")
     assert {limit.name for limit in document.limits} >= {"output tokens/s at the usual batch"}
+
+
+def test_what_gets_worse_is_part_of_the_price_and_room_without_a_flag_names_those_that_make_it(lab: Lab) -> None:
+    rows = recommend(lab("small-kv").b, VLLM).recommendations
+    room = next(row for row in rows if row.knob == "kv_tokens")
+    assert re.fullmatch(
+        r"a KV cache of \d+ tokens \(--num-gpu-blocks-override or --gpu-memory-utilization\)", room.flag
+    )
+    assert re.match(r"worse: mean TPOT \+\d+%; ", room.price)
+    assert room.predicted["mean_tpot"].interval[0] > 0
 
 
 def test_nothing_to_gain_is_an_answer(lab: Lab) -> None:
