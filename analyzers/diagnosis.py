@@ -87,7 +87,7 @@ def diagnose(
         _gap(metric, view, values, replicas, played, noise.get(metric, noise["output_throughput"]).deviation, slo)
         for metric in wanted
     )
-    rules = fairness.check(run_a, run_b, bench_a, bench_b)
+    rules = fairness.check(run_a, run_b, bench_a, bench_b, known=traced.accounts)
     runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(

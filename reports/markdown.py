@@ -128,7 +128,7 @@ def _rest(diagnosis: Diagnosis) -> list[str]:
             f"{escape(wording.metric(name))} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
             for name, value in list(knob.predicted.items())[:_FEW]
         )
-        + f". {escape(knob.why)}"
+        + f". {escape(wording.why(knob))}"
         for knob in diagnosis.recommendations
     ]
     problems = [

@@ -63,7 +63,7 @@ def _knob(number: int, knob: Recommendation, metrics: Mapping[str, float], conso
     was = said(" (now {value})", value=knob.current) if knob.current is not None else ""
     console.print(Text.assemble(f"\n{number}. ", (plain(change), "bold"), plain(was)))
     console.print(Padding(terminal_tables.predictions(metrics, knob.predicted, True), (0, 0, 0, 2)))
-    console.print(Padding(Text(plain(knob.why)), (0, 0, 0, 2)))
+    console.print(Padding(Text(plain(wording.why(knob))), (0, 0, 0, 2)))
 
 
 def _advice(every: Iterable[Advice], console: Console) -> None:

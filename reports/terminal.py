@@ -174,7 +174,7 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
             for name, value in knob.predicted.items()
         )
         console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(was)))
-        for line in (predicted, knob.why, f"{said('check:')} {knob.check}" if knob.check else ""):
+        for line in (predicted, wording.why(knob), f"{said('check:')} {knob.check}" if knob.check else ""):
             if line:
                 console.print(_indented(Text(plain(line)), 4))
 

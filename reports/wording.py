@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from profiler.model.diagnosis import CauseName, Gap
+from profiler.model.diagnosis import CauseName, Gap, Recommendation
 from profiler.model.inspection import InspectedTrust
 from profiler.reports.language import named, said
 
@@ -60,6 +61,11 @@ def metric(name: str) -> str:
     """A metric's name as it is read aloud: ``p99_ttft`` -> ``p99 TTFT``. One with a dot is another tool's own."""
     text = " ".join(_WORD.get(word, word) for word in name.split("_")) or name
     return text if "." in name else said(text)
+
+
+def why(knob: Recommendation) -> str:
+    """Why a knob is worth turning, with its metrics by their names."""
+    return re.sub("|".join(map(re.escape, knob.predicted)) or "(?!)", lambda found: metric(found[0]), knob.why)
 
 
 def title(name: str) -> str:
