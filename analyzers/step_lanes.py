@@ -58,13 +58,24 @@ def _since(part: Excerpt) -> int:
     launched = part.view.links.calls.start[calls] if len(calls) else np.zeros(0, np.int64)
     begins = [part.start, *launched.tolist()]
     if not part.view.spans.on_device:
-        begins.append(int(part.view.spans.start[part.first]))
+        begins.append(_hosted(part)[0])
     return int(max(min(begins), 2 * part.start - part.end))
 
 
+def _hosted(part: Excerpt) -> tuple[int, int]:
+    """From when to when the host worked for the step: what comes between two steps is done for the second of them. An
+    engine that runs ahead of the device is then at the next one while the device is at this."""
+    spans, last = part.view.spans, part.first + part.count - 1
+    begin, before = int(spans.start[part.first]), spans.end[: part.first]
+    if spans.thread is not None:
+        before = before[spans.thread[: part.first] == spans.thread[part.first]]
+    before = before[before <= begin]
+    return int(before.max()) if len(before) else begin, int(spans.end[last])
+
+
 def _host(part: Excerpt, since: int, names: Names) -> Lane | None:
-    """What the thread that ran the step did: its annotated phases, where it waited for the device, and the operators
-    outside of both."""
+    """What the thread that ran the step did for it: its annotated phases, where it waited for the device, and the
+    operators outside of both."""
     if part.view.device == CPU:
         return None  # its operators are the device's row
     thread = _thread(part)
@@ -72,7 +83,11 @@ def _host(part: Excerpt, since: int, names: Names) -> Lane | None:
         return None
     trace = part.view.trace
     events = trace.events
-    near = events.select((events.thread == thread) & (events.start < part.end) & (events.end > since))
+    own = (events.thread == thread) & (events.start < part.end) & (events.end > since)
+    if not part.view.spans.on_device:
+        begin, end = _hosted(part)
+        own &= (events.start >= begin) & (events.start < end)
+    near = events.select(own)
     phased, waiting = np.zeros(len(trace.names), bool), np.zeros(len(trace.names), bool)
     phased[sorted(name for name, phase in trace.phases.items() if phase not in _AROUND)] = True
     waiting[np.unique(synchronising(trace).name)] = True
