@@ -73,12 +73,14 @@ def test_the_page_is_read_top_down() -> None:
     places = [
         text.rindex(heading)
         for heading in (
-            "Output throughput",
+            "What differs in configuration",
+            "A bar leads to its evidence",
+            "To check",
+            "the GPU needs longer for the same work",
             "Both carried the same",
             "GPU time per step",
             "Metrics of the runs",
             "3 rules: ",
-            "To check",
             "event 18,221",
             "no GPU counters; they",
             "To repeat it",
@@ -204,3 +206,16 @@ def test_any_text_in_every_field_stays_text(text: str) -> None:
     assert {tag for tag, _ in outline.tags} <= TAGS
     assert not [name for _, names in outline.tags for name in names if name.startswith("on")]
     assert len(re.findall(r"<script", page)) == len(re.findall(r"</script", page)) == 8
+
+
+def test_facts_that_differ_stand_under_the_verdict() -> None:
+    whole = documents.pair()
+    a, b = whole.runs
+    other = msgspec.structs.replace(b, facts={**b.facts, "setting.token_budget": "512", "gpu": "H100"})
+    text = Outline(to_html(msgspec.structs.replace(whole, runs=(a, other)))).text
+    table = text[text.rindex("What differs in configuration") : text.rindex("The gap")]
+    assert "gpu NVIDIA H200 H100 setting.token_budget not known 512" in " ".join(table.split())
+    assert "Qwen3-32B" not in table
+    alike = msgspec.structs.replace(b, facts=a.facts)
+    same = Outline(to_html(msgspec.structs.replace(whole, runs=(a, alike)))).text
+    assert "Nothing that the runs state of engine, model, hardware and workload differs." in same
