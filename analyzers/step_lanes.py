@@ -6,7 +6,7 @@ A row has at most some hundred bars: what is shorter than the eye can see is joi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -94,10 +94,20 @@ def _host(part: Excerpt, since: int, names: Names) -> Lane | None:
     host = np.isin(near.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
     named = (host & phased[near.name]) | ((near.kind == Kind.LAUNCH) & waiting[near.name])
     operators = (near.kind == Kind.OPERATOR) & ~named & ~_inside(near, named)
-    table = innermost(near.select(named | operators))
+    table = innermost(_in_turn(near.select(named | operators)))
     found = [_WAITING if waiting[name] else trace.phases[name] if phased[name] else _OPERATORS
              for name in table.name.tolist()]  # fmt: skip
     return _lane("host", "host phases" if phased.any() else "host operators", part, since, table, found, names)
+
+
+def _in_turn(table: EventTable) -> EventTable:
+    """Events in order of start, each ended where the next one begins that outlasts it: clocks are rounded, and a phase
+    that overlaps the one before by some ns is not inside of it."""
+    table = table.select(np.lexsort((-table.duration, table.start)))
+    end, start = table.end.copy(), table.start
+    over = np.flatnonzero((start[1:] < end[:-1]) & (end[1:] > end[:-1]))
+    end[over] = start[over + 1]
+    return replace(table, duration=end - start)
 
 
 def _inside(table: EventTable, outer: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from profiler.analyzers.device_view import views_of
-from profiler.analyzers.step_lanes import JOINED
+from profiler.analyzers.step_lanes import JOINED, _in_turn
 from profiler.analyzers.typical import steps_of
 from profiler.analyzers.typical_steps import typical_steps
 from profiler.model.timeline import Lane, TypicalStep
+from profiler.model.trace import EventTable
 from tests.conftest import Lab
 from tests.strategies import OWN
 
@@ -88,6 +89,14 @@ def test_the_wait_before_a_step_and_what_the_host_did_for_it_alone_are_shown(lab
         ends = first + round((step.at + host.start[-1] + host.length[-1]) * 1e9)
         assert begins >= spans.end[step.step - 1] - 2
         assert ends <= max(int(spans.end[step.step]), int(steps.end[row])) + 2
+
+
+def test_phases_that_overlap_by_rounding_keep_their_length() -> None:
+    columns = {field.name: np.zeros(3, np.int64) for field in fields(EventTable)}
+    table = EventTable(**columns | {"start": np.array([0, 99, 120]), "duration": np.array([100, 200, 50])})  # type: ignore[arg-type]
+    cut = _in_turn(table)
+    assert cut.start.tolist() == [0, 99, 120]
+    assert cut.end.tolist() == [99, 299, 170]
 
 
 def test_where_nothing_is_common_the_nearest_are_taken_and_called_so(lab: Lab) -> None:

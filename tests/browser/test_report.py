@@ -220,7 +220,12 @@ def test_hostile_names_are_text(page: chromium.Page, tmp_path: Path) -> None:
 
     assert page.evaluate("document.title").startswith("Diagnosis: </script>")
     assert page.dialogs == []
-    assert page.evaluate("document.querySelectorAll('img, main a:not(.moment, .evidence, .onward a), iframe, object').length") == 0
+    assert (
+        page.evaluate(
+            "document.querySelectorAll('img, main a:not(.moment, .evidence, .onward a), iframe, object').length"
+        )
+        == 0
+    )
     scripts = page.evaluate("[...document.scripts].filter((e) => e.type !== 'application/json').length")
     assert scripts == 4
     assert "{{7*7}}" in page.evaluate("document.querySelector('h1').textContent")
