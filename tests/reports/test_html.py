@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.model.diagnosis import Diagnosis, KernelRow
+from profiler.model.diagnosis import Diagnosis, KernelRow, TracedSteps
 from profiler.model.document import DocumentProblem
 from profiler.reports.html import to_html
 from tests.reports import documents
@@ -219,3 +219,20 @@ def test_facts_that_differ_stand_under_the_verdict() -> None:
     alike = msgspec.structs.replace(b, facts=a.facts)
     same = Outline(to_html(msgspec.structs.replace(whole, runs=(a, alike)))).text
     assert "Nothing that the runs state of engine, model, hardware and workload differs." in same
+
+
+def test_kernels_say_what_the_traced_steps_carried() -> None:
+    a = TracedSteps(run="a", steps=60, prefills=12, prompt_tokens=414.0, sequences=70.5)
+    b = TracedSteps(run="b", steps=60, prefills=29, prompt_tokens=414.0, sequences=70.5)
+    unequal = "compare unequal work"
+
+    def text(*traced: TracedSteps) -> str:
+        return Outline(to_html(msgspec.structs.replace(documents.pair(), traced=traced))).text
+
+    told = text(a, b)
+    assert "run-A: 60 steps, 12 with a prefill of 414 tokens on average; 70.50 sequences decode in a step." in told
+    assert "run-B: 60 steps, 29 with" in told and unequal in told
+    assert unequal not in text(a, msgspec.structs.replace(b, prefills=13))
+    assert unequal in text(a, msgspec.structs.replace(b, prefills=13, sequences=60.0))
+    bare = msgspec.structs.replace(b, prefills=None, prompt_tokens=None, sequences=None)
+    assert "run-B: 60 steps, whose trace does not say what they carried." in text(bare) and unequal not in text(a, bare)
