@@ -21,7 +21,7 @@ from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.gap.played import with_all_steps
 from profiler.analyzers.gap.rows import causes_of
-from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap
+from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap, traced_steps
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput, goodput_interval
 from profiler.analyzers.kept import kept_lost_kernels
@@ -87,7 +87,7 @@ def diagnose(
         _gap(metric, view, values, replicas, played, noise.get(metric, noise["output_throughput"]).deviation, slo)
         for metric in wanted
     )
-    rules = fairness.check(run_a, run_b, bench_a, bench_b)
+    rules = fairness.check(run_a, run_b, bench_a, bench_b, known=traced.accounts)
     runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
@@ -99,6 +99,7 @@ def diagnose(
         recommendations=_recommendations(a, b, gaps, slo, engines),
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
+        traced=traced_steps(chosen(a.accounts), chosen(b.accounts)),
         missing=missing,
         method=(
             *_method(view),
@@ -286,6 +287,7 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         recommendations=(),
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(a, b),
+        traced=traced_steps(a, b),
         missing=tuple(missing),
         method=(
             "Only traces were compared: device seconds of a step, each instant counted once, without a claim about "

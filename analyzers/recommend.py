@@ -10,7 +10,7 @@ from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import Effect, NotPredictable, Situation, Value
 from profiler.analyzers.knobs_on_cpu import effect_of, ineffective
 from profiler.analyzers.limits import TPOT, limits_of
-from profiler.analyzers.metrics import higher_is_better, metrics_of, spoken
+from profiler.analyzers.metrics import higher_is_better, metrics_of
 from profiler.analyzers.predict import Known, Outlook, glance, outlook, situation_of
 from profiler.analyzers.symptoms import symptoms_of
 from profiler.model.diagnosis import Prediction, Recommendation
@@ -235,7 +235,7 @@ def _recommendation(
     current = run.fact(f"setting.{effect.knob}")
     numeric = not isinstance(value, bool) and bool(knob.flags)
     others = ", ".join(
-        f"{spoken(name)} {prediction.change:+.0%}"
+        f"{name} {prediction.change:+.0%}"
         for name, prediction in seen.predicted.items()
         if name in SHOWN and abs(prediction.change) >= WORTH
     )
@@ -266,7 +266,7 @@ def _recommendation(
 def _worse(seen: Outlook) -> str:
     """The metrics that get worse for sure."""
     found = [
-        f"{spoken(name)} {prediction.change:+.0%}"
+        f"{name} {prediction.change:+.0%}"
         for name, prediction in seen.predicted.items()
         if name in SHOWN
         and _gain(prediction.change, name) <= -WORTH

@@ -6,7 +6,7 @@ A row has at most some hundred bars: what is shorter than the eye can see is joi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -58,13 +58,24 @@ def _since(part: Excerpt) -> int:
     launched = part.view.links.calls.start[calls] if len(calls) else np.zeros(0, np.int64)
     begins = [part.start, *launched.tolist()]
     if not part.view.spans.on_device:
-        begins.append(int(part.view.spans.start[part.first]))
+        begins.append(_hosted(part)[0])
     return int(max(min(begins), 2 * part.start - part.end))
 
 
+def _hosted(part: Excerpt) -> tuple[int, int]:
+    """From when to when the host worked for the step: what comes between two steps is done for the second of them. An
+    engine that runs ahead of the device is then at the next one while the device is at this."""
+    spans, last = part.view.spans, part.first + part.count - 1
+    begin, before = int(spans.start[part.first]), spans.end[: part.first]
+    if spans.thread is not None:
+        before = before[spans.thread[: part.first] == spans.thread[part.first]]
+    before = before[before <= begin]
+    return int(before.max()) if len(before) else begin, int(spans.end[last])
+
+
 def _host(part: Excerpt, since: int, names: Names) -> Lane | None:
-    """What the thread that ran the step did: its annotated phases, where it waited for the device, and the operators
-    outside of both."""
+    """What the thread that ran the step did for it: its annotated phases, where it waited for the device, and the
+    operators outside of both."""
     if part.view.device == CPU:
         return None  # its operators are the device's row
     thread = _thread(part)
@@ -72,17 +83,31 @@ def _host(part: Excerpt, since: int, names: Names) -> Lane | None:
         return None
     trace = part.view.trace
     events = trace.events
-    near = events.select((events.thread == thread) & (events.start < part.end) & (events.end > since))
+    own = (events.thread == thread) & (events.start < part.end) & (events.end > since)
+    if not part.view.spans.on_device:
+        begin, end = _hosted(part)
+        own &= (events.start >= begin) & (events.start < end)
+    near = events.select(own)
     phased, waiting = np.zeros(len(trace.names), bool), np.zeros(len(trace.names), bool)
     phased[sorted(name for name, phase in trace.phases.items() if phase not in _AROUND)] = True
     waiting[np.unique(synchronising(trace).name)] = True
     host = np.isin(near.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
     named = (host & phased[near.name]) | ((near.kind == Kind.LAUNCH) & waiting[near.name])
     operators = (near.kind == Kind.OPERATOR) & ~named & ~_inside(near, named)
-    table = innermost(near.select(named | operators))
+    table = innermost(_in_turn(near.select(named | operators)))
     found = [_WAITING if waiting[name] else trace.phases[name] if phased[name] else _OPERATORS
              for name in table.name.tolist()]  # fmt: skip
     return _lane("host", "host phases" if phased.any() else "host operators", part, since, table, found, names)
+
+
+def _in_turn(table: EventTable) -> EventTable:
+    """Events in order of start, each ended where the next one begins that outlasts it: clocks are rounded, and a phase
+    that overlaps the one before by some ns is not inside of it."""
+    table = table.select(np.lexsort((-table.duration, table.start)))
+    end, start = table.end.copy(), table.start
+    over = np.flatnonzero((start[1:] < end[:-1]) & (end[1:] > end[:-1]))
+    end[over] = start[over + 1]
+    return replace(table, duration=end - start)
 
 
 def _inside(table: EventTable, outer: NDArray[np.bool_]) -> NDArray[np.bool_]:

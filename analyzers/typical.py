@@ -77,8 +77,8 @@ def around(view: DeviceView, steps: DeviceSteps, chosen: int, count: int) -> Exc
     first = max(min(chosen, last - count + 1), int(steps.number[0]))
     mine = (steps.number >= first) & (steps.number <= last)
     origin, end = int(steps.start[mine][0]), int(steps.end[mine].max())
-    before = view.events.end[(view.events.start < origin)]
-    start = int(before[before <= origin].max(initial=origin)) if len(before) else origin
+    before = view.events.end[view.events.start < origin]
+    start = min(int(before.max()), origin) if len(before) else origin
     inside = np.flatnonzero((view.events.start >= start) & (view.events.start < end))
     return Excerpt(view, start, end, origin, first, last - first + 1, inside)
 

@@ -156,7 +156,13 @@ def lines(curves: Sequence[tuple[str, Curve]]) -> dict[str, Any]:
             "automargin": True,
             "zeroline": False,
         },
-        yaxis={"title": {"text": text(unit.unit)}, "automargin": True, "rangemode": "tozero", "zeroline": False},
+        yaxis={
+            "title": {"text": text(unit.unit)},
+            "tickformat": ",",
+            "automargin": True,
+            "rangemode": "tozero",
+            "zeroline": False,
+        },
     )
     return drawn_json(figure)
 

@@ -8,6 +8,7 @@ from profiler.model.diagnosis import Diagnosis
 from profiler.reports.breakdown import names
 from profiler.reports.page import Drawn, Section, asset, whole
 from profiler.reports.sections import (
+    configuration,
     fairness,
     gaps,
     kernels,
@@ -28,7 +29,10 @@ _LARGEST: Final = 3_000_000
 
 # read top down; the verdict stands above them
 _SECTIONS: Final[tuple[Section, ...]] = (
+    configuration.SECTION,
     gaps.SECTION,
+    recommendations.SECTION,
+    gaps.EVIDENCE,
     timelines.SECTION,
     kernels.SECTION,
     over_time.OVER_TIME,
@@ -37,7 +41,6 @@ _SECTIONS: Final[tuple[Section, ...]] = (
     summary.SECTION,
     metrics.SECTION,
     fairness.SECTION,
-    recommendations.SECTION,
     problems.SECTION,
     measurement.MISSING,
     measurement.SECTION,

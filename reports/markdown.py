@@ -129,7 +129,9 @@ def _rest(diagnosis: Diagnosis) -> list[str]:
             for name, value in list(knob.predicted.items())[:_FEW]
         )
         + "."
-        + "".join(f" {escape(text)}" for text in (knob.why, wording.price(knob), wording.confidence(knob)) if text)
+        + "".join(
+            f" {escape(text)}" for text in (wording.why(knob), wording.price(knob), wording.confidence(knob)) if text
+        )
         for knob in diagnosis.recommendations
     ]
     problems = [

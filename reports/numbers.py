@@ -17,11 +17,15 @@ from profiler.reports.safe_text import plain
 
 _SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+# GPU clocks are given in MHz, as vendors' tools do.
+_HERTZ: Final = ((1e6, "MHz"), (1e3, "kHz"), (1.0, "Hz"))
 # Links and memories are specified in powers of ten.
 _RATES: Final = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 _SECOND_NAMES: Final = frozenset({"s", "second", "seconds"})
 _BYTE_NAMES: Final = frozenset({"B", "byte", "bytes"})
 _FRACTION_NAMES: Final = frozenset({"fraction", "share"})
+# Units that are counted: of one thing there is no plural.
+_COUNTED: Final = frozenset({"tokens", "sequences", "requests", "characters", "blocks", "steps"})
 _DIGITS: Final = 4
 _HUGE, _TINY = 1e15, 1e-9
 
@@ -65,13 +69,15 @@ def scale_for(unit: str, *values: float | None) -> Scale:
         divisor, name = _fitting(_BYTES, largest, default=(1.0, "B"))
     elif unit == "bytes/s":
         divisor, name = _fitting(_RATES, largest, default=(1.0, "B/s"))
+    elif unit == "Hz":
+        divisor, name = _fitting(_HERTZ, largest, default=(1.0, "Hz"))
     elif unit in _FRACTION_NAMES:
         return Scale(0.01, "%", 1)
     else:
         divisor, name = 1.0, plain(unit)
     shown = largest / divisor
     whole = all(value is None or not math.isfinite(value) or float(value).is_integer() for value in values)
-    if divisor == 1.0 and whole and name != "s":
+    if largest == 0.0 or (divisor == 1.0 and whole and name != "s"):
         return Scale(1.0, name, 0)
     magnitude = math.floor(math.log10(shown)) if _TINY < shown < math.inf else 0
     return Scale(divisor, name, min(9, max(0, _DIGITS - 1 - magnitude)))
@@ -94,7 +100,10 @@ def quantity(value: float | str | None, unit: str) -> str:
     if isinstance(value, str):
         return plain(value)
     # Next to its name a bare number reads as a count.
-    return scale_for("" if unit == "count" else unit, value).full(value)
+    if unit == "count":
+        number = scale_for("", value).plain(value)
+        return number.rstrip("0").removesuffix(".") if "." in number and "e" not in number else number
+    return scale_for(unit[:-1] if value == 1 and unit in _COUNTED else unit, value).full(value)
 
 
 def percent(fraction: float | None) -> str:

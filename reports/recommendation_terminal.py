@@ -63,7 +63,12 @@ def _knob(number: int, knob: Recommendation, metrics: Mapping[str, float], conso
     was = said(" (now {value})", value=knob.current) if knob.current is not None else ""
     console.print(Text.assemble(f"\n{number}. ", (plain(change), "bold"), plain(was)))
     console.print(Padding(terminal_tables.predictions(metrics, knob.predicted, True), (0, 0, 0, 2)))
-    for line in (knob.why, wording.price(knob), wording.confidence(knob), wording.catalogued(knob) if verbose else ""):
+    for line in (
+        wording.why(knob),
+        wording.price(knob),
+        wording.confidence(knob),
+        wording.catalogued(knob) if verbose else "",
+    ):
         if line:
             console.print(Padding(Text(plain(line)), (0, 0, 0, 2)))
 

@@ -175,7 +175,7 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
         )
         console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(was)))
         told = (wording.price(knob), wording.confidence(knob))
-        for line in (predicted, knob.why, *told, f"{said('check:')} {knob.check}" if knob.check else ""):
+        for line in (predicted, wording.why(knob), *told, f"{said('check:')} {knob.check}" if knob.check else ""):
             if line:
                 console.print(_indented(Text(plain(line)), 4))
 

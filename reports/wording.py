@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from profiler.analyzers.metrics import spoken
@@ -62,6 +63,15 @@ def metric(name: str) -> str:
     return text if "." in name else said(text)
 
 
+def why(knob: Recommendation) -> str:
+    """Why a knob is worth turning, with its metrics by their names."""
+    return _with_names(knob, knob.why)
+
+
+def _with_names(knob: Recommendation, text: str) -> str:
+    return re.sub("|".join(map(re.escape, knob.predicted)) or "(?!)", lambda found: metric(found[0]), text)
+
+
 def title(name: str) -> str:
     """A metric's name at the start of a line."""
     text = metric(name)
@@ -107,7 +117,7 @@ def trusted(check: InspectedTrust) -> str:
 
 def price(knob: Recommendation) -> str:
     """What is given for a setting; empty where nothing is known."""
-    return said("Its price: {price}.", price=knob.price) if knob.price else ""
+    return said("Its price: {price}.", price=_with_names(knob, knob.price)) if knob.price else ""
 
 
 def confidence(knob: Recommendation) -> str:

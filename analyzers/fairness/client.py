@@ -8,7 +8,7 @@ import numpy as np
 
 from profiler.analyzers.fairness.needs import benches, tables
 from profiler.analyzers.fairness.rule import Finding, Rule, failed, inapplicable, pair, passed, stated, unknown
-from profiler.analyzers.fairness.side import Side
+from profiler.analyzers.fairness.side import Side, first_tokens
 from profiler.analyzers.metrics import metrics_of
 from profiler.model.requests import Floats, RequestTable
 
@@ -43,12 +43,13 @@ def _client_free(a: Side, b: Side) -> Finding:
     lates = [_lateness(side) for side in (a, b)]
     medians, tails = ([None if late is None else late[i] for late in lates] for i in (0, 1))
     client = [metrics_of(load).get("mean_ttft") for load in loads]
-    server = [side.server_mean("ttft_seconds") for side in (a, b)]
+    called, first = first_tokens(a, b)
+    server = [None if one is None else one[0] for one in first]
     shown = (
         pair("sent late, median", (medians[0], medians[1]), "s"),
         pair("sent late, p99", (tails[0], tails[1]), "s"),
         pair("mean TTFT, client", (client[0], client[1]), "s"),
-        pair("mean TTFT, server", (server[0], server[1]), "s", "metrics"),
+        pair(called, (server[0], server[1]), "s", "metrics"),
     )
     for side, load, late in zip((a, b), loads, lates, strict=True):
         allowed = max(LATE_P99, LATE_OF_TTFT * metrics_of(load).get("p50_ttft", 0.0))

@@ -61,7 +61,16 @@ def _chance(one: float, two: float, n_one: int, n_two: int) -> float:
 
 
 def _agreement(one: Outputs, two: Outputs) -> float | None:
-    return float(np.mean(one.digest == two.digest)) if len(one.digest) == len(two.digest) and len(one.digest) else None
+    """The share of equal answers, of those that say anything on either side; None where there is none to compare."""
+    if len(one.digest) != len(two.digest):
+        return None
+    spoken = (one.characters > 0) | (two.characters > 0)
+    return float(np.mean(one.digest[spoken] == two.digest[spoken])) if spoken.any() else None
+
+
+def _silent(table: RequestTable) -> bool:
+    """Whether every answer that was kept is empty: a file that has the field and not the text, or a broken server."""
+    return table.outputs is not None and bool(table.ok.any()) and not table.outputs.characters[table.ok].any()
 
 
 def _floor(side: Side, outputs: Outputs) -> float | None:
@@ -100,6 +109,10 @@ def _output_quality(a: Side, b: Side) -> Finding:
                 *shown,
                 fix="look at the answers; check template, precision and sampling",
             )
+    if _silent(records[0]) and _silent(records[1]):
+        return unknown(
+            "every answer that was kept is empty on both sides: there is nothing to compare", shown[0], fix=need
+        )
     known = [floor for floor in floors if floor is not None]
     if agree is None or not known:
         said = "" if agree is None else f" ({agree:.0%} of the answers agree word for word)"
@@ -120,7 +133,14 @@ def _output_quality(a: Side, b: Side) -> Finding:
 
 
 def _quality_of_this_config(a: Side, b: Side) -> Finding:
-    if all(side.requests is not None and side.requests.outputs is not None for side in (a, b)):
+    kept = all(side.requests is not None and side.requests.outputs is not None for side in (a, b))
+    silent = [side.run.name for side in (a, b) if side.requests is not None and _silent(side.requests)]
+    if kept and silent:
+        return unknown(
+            f"every answer that was kept of {' and '.join(silent)} is empty: no answers of the measured load",
+            fix="save the answers of the load",
+        )
+    if kept:
         return passed("the answers that were compared are those of the measured load")
     key = "engine.quality_config"
     if a.fact(key) is None or b.fact(key) is None:

@@ -6,8 +6,10 @@ accounts for as a cause of it, it is a warning instead. What is not known is nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.fairness import (
     client,
     conditions,
@@ -40,7 +42,15 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def check(run_a: Run, run_b: Run, bench_a: BenchResult | None, bench_b: BenchResult | None) -> tuple[FairnessRule, ...]:
-    """Every rule over the two loads that are compared, in the order of the table."""
-    a, b = Side(run_a, bench_a), Side(run_b, bench_b)
+def check(
+    run_a: Run,
+    run_b: Run,
+    bench_a: BenchResult | None,
+    bench_b: BenchResult | None,
+    *,
+    known: Sequence[tuple[DeviceAccount, ...] | None] = (None, None),
+) -> tuple[FairnessRule, ...]:
+    """Every rule over the two loads that are compared, in the order of the table. ``known``: the accounts of each
+    run's traces, where they were made before."""
+    a, b = Side(run_a, bench_a, known[0]), Side(run_b, bench_b, known[1])
     return tuple(rule.over(a, b) for rule in RULES)

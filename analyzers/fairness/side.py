@@ -8,8 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.gap.measured import counters_of
 from profiler.analyzers.gap.window import Window, measured_window
+from profiler.analyzers.kept import kept_accounts
 from profiler.analyzers.repeats import repeats_of
 from profiler.model.requests import BenchResult, RequestTable
 from profiler.model.run import Run
@@ -17,10 +19,12 @@ from profiler.model.run import Run
 
 @dataclass(frozen=True)
 class Side:
-    """A run and the load of it that is compared; ``bench`` None where the run holds no benchmark result."""
+    """A run and the load of it that is compared; ``bench`` None where the run holds no benchmark result. ``known``: its
+    traces' accounts, where they were made before."""
 
     run: Run
     bench: BenchResult | None
+    known: tuple[DeviceAccount, ...] | None = None
 
     def fact(self, *keys: str) -> object | None:
         """The first of the facts that the run states; None where it states none of them."""
@@ -108,10 +112,28 @@ class Side:
             asked, hits = self.counter("prompt_tokens"), self.counter("cached_tokens")
         return None if not asked or hits is None else hits / asked
 
-    def server_mean(self, histogram: str) -> float | None:
-        """The server's own mean of ``ttft_seconds`` or the like, warm-up included where it was scraped too."""
-        count, total = self.counter(f"{histogram}_count"), self.counter(f"{histogram}_sum")
-        return None if not count or total is None else total / count
+    def first_token(self, *histograms: str) -> tuple[float, float] | None:
+        """(mean seconds of the histograms' stages added up, requests counted); None where one of them is missing."""
+        counted, _ = counters_of(self.run.snapshots, self.bench)
+        counts = [counted.get(f"{name}_count", 0.0) for name in histograms]
+        if not all(counts):
+            return None
+        means = [counted[f"{name}_sum"] / count for name, count in zip(histograms, counts, strict=True)]
+        # Not those, which are scaled to the load: a warm-up that was scraped too has to show.
+        return sum(means), max(self.counter(f"{name}_count") or 0.0 for name in histograms)
+
+    @cached_property
+    def traced_replays(self) -> float | None:
+        """The share of the traces' steps that replayed a graph: of those that only decode, where the trace tells them
+        apart (a prefill beside them is larger than what is captured). None without a trace of launches."""
+        accounts = self.known
+        if accounts is None:
+            accounts = tuple(account for trace in self.run.traces for account in kept_accounts(trace))
+        for use in (account.graphs for account in accounts):
+            if use is not None and len(use.mode):
+                decode = np.array([phase == "decode" for phase in use.phase], np.float64)
+                return None if (eager := use.share("eager", decode if decode.any() else None)) is None else 1 - eager
+        return None
 
     @cached_property
     def graph_share(self) -> float | None:
@@ -181,3 +203,13 @@ class Side:
         later = start > middle
         slower = np.median(ttft[later]) > 1.5 * np.median(ttft[~later])
         return bool(waiting[1] - waiting[0] > 0.1 * int(later.sum()) and slower)
+
+
+def first_tokens(a: Side, b: Side) -> tuple[str, list[tuple[float, float] | None]]:
+    """What the servers themselves measured up to a first token, one way for both: (its name, (mean seconds, requests
+    counted) of each). Without a histogram of all of it in both, that of the engine alone: its queue and its prefill."""
+    whole = [side.first_token("ttft_seconds") for side in (a, b)]
+    inside = [side.first_token("queue_seconds", "prefill_seconds") for side in (a, b)]
+    if whole.count(None) > inside.count(None):
+        return "mean TTFT inside the engine", inside
+    return "mean TTFT, server", whole

@@ -8,7 +8,7 @@ import numpy as np
 
 from profiler.analyzers.fairness.needs import benches, streams, tables
 from profiler.analyzers.fairness.rule import Finding, Rule, failed, pair, passed, unknown
-from profiler.analyzers.fairness.side import Side
+from profiler.analyzers.fairness.side import Side, first_tokens
 from profiler.analyzers.metrics import metrics_of
 from profiler.model.requests import RequestTable
 
@@ -50,12 +50,13 @@ def _first_token_real(a: Side, b: Side) -> Finding:
     if isinstance(loads, Finding):
         return loads
     client = [metrics_of(load).get("mean_ttft") for load in loads]
-    server: list[float | None] = []
-    for side in (a, b):
-        # The server's mean counts only where it is of this load: a slow warm-up would raise it.
-        served, own = side.counter("ttft_seconds_count"), side.server_mean("ttft_seconds")
-        server.append(own if served and side.sent and served <= 1.02 * side.sent else None)
-    shown = pair("mean TTFT, client", client, "s"), pair("mean TTFT, server", server, "s", "metrics")
+    called, first = first_tokens(a, b)
+    # The server's mean counts only where it is of this load: a slow warm-up would raise it.
+    server = [
+        None if one is None or not side.sent or one[1] > 1.02 * side.sent else one[0]
+        for side, one in zip((a, b), first, strict=True)
+    ]
+    shown = pair("mean TTFT, client", client, "s"), pair(called, server, "s", "metrics")
     for side, seen, own in zip((a, b), client, server, strict=True):
         if seen is not None and own is not None and seen < 0.9 * own:
             return failed(

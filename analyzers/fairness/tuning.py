@@ -110,10 +110,12 @@ def _batch_limit_alike(a: Side, b: Side) -> Finding:
 
 
 def _graphs_alike(a: Side, b: Side) -> Finding:
-    shares = a.graph_share, b.graph_share
+    shares, source = (a.graph_share, b.graph_share), "log or metrics"
+    if None in shares and None not in (replays := (a.traced_replays, b.traced_replays)):
+        shares, source = replays, "traces"
     shown = (
         stated("CUDA Graphs", a, b, "setting.cuda_graph"),
-        pair("decode steps replayed", shares, "fraction", "log or metrics"),
+        pair("decode steps replayed", shares, "fraction", source),
     )
     fix = "switch graphs on, or off, on both sides; capture the batch sizes that occur"
     if shares[0] is not None and shares[1] is not None:
@@ -133,7 +135,7 @@ def _graphs_alike(a: Side, b: Side) -> Finding:
     return unknown(
         "how many steps replayed a graph is not known in both runs",
         *shown,
-        fix="keep the server's log with a line a step, or its metrics",
+        fix="keep the server's log with a line a step, or its metrics, or trace both runs",
     )
 
 

@@ -227,15 +227,15 @@ def _same_prefix_sharing(a: Side, b: Side) -> Finding:
     """The same data share the same prefixes; prompts themselves are in no file."""
     keys = ("workload.dataset", "workload.seed")
     need = "use one data set and seed, and keep the client's command"
-    if any(side.fact(key) is None for side in (a, b) for key in keys):
-        return unknown("data set and seed are not stated by both runs, and prompts are in no file", fix=need)
+    shown = [stated(key.removeprefix("workload."), a, b, key) for key in keys]
+    lacking = [said for said, key in zip(("data set", "seed"), keys, strict=True) if None in (a.fact(key), b.fact(key))]
+    if lacking:
+        verb = "is" if len(lacking) == 1 else "are"
+        detail = f"{' and '.join(lacking)} {verb} not stated by both runs, and prompts are in no file"
+        return unknown(detail, *shown, fix=need)
     if any(a.fact(key) != b.fact(key) for key in keys):
-        shown = [stated(key.removeprefix("workload."), a, b, key) for key in keys]
         return unknown("other data or another seed: how much prompts share is not known", *shown, fix=need)
-    return passed(
-        "one data set and seed, so prompts share what they share on both sides",
-        *(stated(key.removeprefix("workload."), a, b, key) for key in keys),
-    )
+    return passed("one data set and seed, so prompts share what they share on both sides", *shown)
 
 
 RULES: Final = (

@@ -135,9 +135,10 @@ def counters_of(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """(counter increments over the load, gauge means and maxima under load).
 
-    Snapshots may span warm-up requests too; increments are scaled to the output tokens of ``bench`` where it is
-    given. A first snapshot may also come late: where what it already counts is just what the load lacks, the server had
-    served nothing else before, and it counts too. A counter that falls was reset by a restart: only its rises count.
+    Snapshots may span warm-up requests too; increments are scaled to the output tokens of ``bench`` where it is given,
+    and single events then counted whole. A first snapshot may also come late: where what it already counts is just what
+    the load lacks, the server had served nothing else before, and it counts too. A counter that falls was reset by a
+    restart: only its rises count.
     Histograms appear as ``name_sum`` and ``name_count``.
     """
     if len(snapshots) < 2:
@@ -167,9 +168,11 @@ def counters_of(
     if generated > 0 and bench is not None:
         factor = bench.total_output_tokens / generated
         rises = {name: value * factor for name, value in rises.items()}
-    return rises, gauges
+    return {name: float(round(value)) if name in _EVENTS else value for name, value in rises.items()}, gauges
 
 
+# Single events, some in a load: a share of one that scaling leaves is none.
+_EVENTS: Final = frozenset({"preemptions"})
 # Counted tokens are those of a load up to this share of them.
 _ALL_OF_IT: Final = 0.01
 

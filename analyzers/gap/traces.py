@@ -8,9 +8,10 @@ import numpy as np
 
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.device_view import CPU
+from profiler.analyzers.gap.measured import trace_load
 from profiler.analyzers.gap.model import component_of
 from profiler.analyzers.trace_steps import Spans
-from profiler.model.diagnosis import Cause, CauseName, Evidence, Gap, KernelRow, Part, Unexplained
+from profiler.model.diagnosis import Cause, CauseName, Evidence, Gap, KernelRow, Part, TracedSteps, Unexplained
 
 _CAUSES: Mapping[str, str] = {
     "kernel": "kernel time by category, each instant counted once",
@@ -93,6 +94,27 @@ def trace_gap(a: DeviceAccount, b: DeviceAccount) -> Gap:
         causes=tuple(sorted(rows, key=lambda row: -abs(row.gap))),
         unexplained=Unexplained(gap=left, share=left / gap if gap else None),
     )
+
+
+def traced_steps(a: DeviceAccount | None, b: DeviceAccount | None) -> tuple[TracedSteps, ...]:
+    """What the steps carried that kernel rows are averages of; of a run without traced steps nothing."""
+    found = []
+    for run, account in (("a", a), ("b", b)):
+        if account is None or account.steps is None:
+            continue
+        load, known = trace_load(account.steps)
+        told, steps = len(known) > 0, len(account.steps.first)
+        prefill, decode = load.prefill_requests > 0, load.decode > 0
+        found.append(
+            TracedSteps(
+                run="a" if run == "a" else "b",
+                steps=steps,
+                prefills=int(prefill.sum()) if told else None,
+                prompt_tokens=float(load.prefill_tokens[prefill].mean()) if prefill.any() else None,
+                sequences=float(load.decode[decode].mean()) if decode.any() else None,
+            )
+        )
+    return tuple(found)
 
 
 def kernel_rows(a: DeviceAccount | None, b: DeviceAccount | None, most: int = 200) -> tuple[KernelRow, ...]:

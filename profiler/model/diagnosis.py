@@ -216,6 +216,18 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     b_calls: float | None
 
 
+class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """What the steps of a run's trace carried, of the device that stands for it: how many ``steps``, ``prefills`` of
+    them with a prefill, of ``prompt_tokens`` each on average, and the mean of ``sequences`` in those that decode.
+    None: the trace does not say."""
+
+    run: Literal["a", "b"]
+    steps: int
+    prefills: int | None
+    prompt_tokens: float | None
+    sequences: float | None
+
+
 SummaryTopic = Literal["model and hardware", "features", "service at this load", "operability", "not measured"]
 
 
@@ -244,6 +256,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     recommendations: tuple[Recommendation, ...]
     problems: tuple[DocumentProblem, ...]
     kernels: tuple[KernelRow, ...] = ()
+    traced: tuple[TracedSteps, ...] = ()
     missing: tuple[str, ...] = ()
     method: tuple[str, ...] = ()
     roles: tuple[RoleRow, ...] = ()

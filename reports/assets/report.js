@@ -77,11 +77,11 @@
   // Metric: one panel at a time on a screen, all of them on paper
   const metric = document.getElementById("metric");
   if (metric) {
-    const choose = () => { all(".panel").forEach((panel) => panel.classList.toggle("chosen", panel.id === metric.value)); draw(); };
+    const mark = () => all(".panel, .proof").forEach((panel) => panel.classList.toggle("chosen", (panel.dataset.metric || panel.id) === metric.value));
     metric.closest(".choose").hidden = false;
-    document.getElementById("gap").classList.add("choosing");
-    metric.addEventListener("change", choose);
-    all(".panel").forEach((panel) => panel.classList.toggle("chosen", panel.id === metric.value));
+    document.getElementById("main").classList.add("choosing");
+    metric.addEventListener("change", () => { mark(); draw(); });
+    mark();
   }
 
   // Kernel table: categories open and close, columns sort

@@ -4,8 +4,12 @@ for (const script of document.querySelectorAll("script[data-steps]")) {
   const place = document.getElementById(script.dataset.steps);
   const canvas = place.querySelector("canvas"), at = place.querySelector("output"), legend = place.querySelector(".legend");
   const HEAD = 26, LABEL = 16, BAR = 20, GAP = 7, AXIS = 26;
-  // Okabe-Ito; what has no colour left is grey. Black is legible on all but the first.
-  const COLOURS = ["#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00"], REST = "#999999";
+  // Colours of their own for each kind of row, so that none means two things; what has no colour left is grey. Okabe-Ito's
+  // on the device, Tol's muted ones on the host.
+  const COLOURS = { device: ["#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00"],
+    host: ["#332288", "#44AA99", "#DDCC77", "#882255", "#999933", "#AA4499"], launch: ["#59636E", "#98A2AC", "#C3CAD1"],
+    idle: ["#BB5566", "#7A6A3A", "#4A7A6A", "#8A6AAA"] }, REST = "#999999";
+  const dark = (hex) => [1, 3, 5].reduce((sum, at, i) => sum + parseInt(hex.slice(at, at + 2), 16) * [0.299, 0.587, 0.114][i], 0) < 110;
   const say = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   const time = (ns) => seconds(ns / 1e9);
 
@@ -30,7 +34,7 @@ for (const script of document.querySelectorAll("script[data-steps]")) {
   const colours = new Map();
   for (const kind of ["host", "launch", "device", "idle"]) {
     const keys = [...totals.keys()].filter((key) => key.startsWith(`${kind} `)).sort((p, q) => totals.get(q) - totals.get(p));
-    keys.forEach((key, i) => colours.set(key, COLOURS[i] || REST));
+    keys.forEach((key, i) => colours.set(key, COLOURS[kind][i] || REST));
   }
   const colour = (row, bar) => colours.get(`${row.kind} ${bar.group}`);
   const first = Math.min(...rows.flatMap((row) => row.bars.map((bar) => bar.start)));
@@ -76,7 +80,7 @@ for (const script of document.querySelectorAll("script[data-steps]")) {
           context.lineWidth = 1;
         }
         if (w > 30 && tall > 14 && row.kind !== "idle") {
-          context.fillStyle = colour(row, bar) === COLOURS[0] ? "#fff" : "#000";
+          context.fillStyle = dark(colour(row, bar)) ? "#fff" : "#000";
           context.fillText(fitted(context, bar.name || bar.group, w - 6), x + 3, row.y + BAR / 2 + 1);
         }
       });
@@ -184,13 +188,19 @@ for (const script of document.querySelectorAll("script[data-steps]")) {
   }
   function off(row, i, t) { const bar = rows[row].bars[i]; return Math.max(bar.start - t, t - bar.end, 0); }
 
-  for (const [key, shown] of colours) {
-    if (!key.startsWith("device ")) continue;
-    const item = document.createElement("span"), swatch = document.createElement("span");
-    swatch.className = "swatch";
-    swatch.style.background = shown;
-    item.append(swatch, key.slice("device ".length));
-    legend.append(item);
+  for (const kind of ["device", "host", "launch", "idle"]) {
+    const mine = [...colours].filter(([key]) => key.startsWith(`${kind} `));
+    if (!mine.length) continue;
+    const line = document.createElement("span");
+    line.append(`${data.legend[kind]}: `);
+    for (const [key, shown] of mine) {
+      const item = document.createElement("span"), swatch = document.createElement("span");
+      swatch.className = kind === "idle" ? "swatch hatched" : "swatch";
+      swatch.style.backgroundColor = shown;
+      item.append(swatch, key.slice(kind.length + 1));
+      line.append(item);
+    }
+    legend.append(line);
   }
   canvas.hidden = false;
   place.querySelector(".flamebar").hidden = false;

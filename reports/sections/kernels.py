@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from markupsafe import Markup
 
-from profiler.model.diagnosis import Diagnosis, KernelRow
+from profiler.model.diagnosis import Diagnosis, KernelRow, TracedSteps
 from profiler.reports import figures, numbers
 from profiler.reports.breakdown import names
+from profiler.reports.language import said
 from profiler.reports.page import Section, embedded, fragment
+
+# Steps that carry so much more on one side, or so many more prefills of all, are not equal work.
+_SHARES: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ def draw(diagnosis: Diagnosis) -> Markup:
     return fragment(
         "kernels.html.j2",
         side=side,
+        mixes=[_mix(one, side["ab".index(one.run)]) for one in diagnosis.traced],
+        unequal=_unequal(diagnosis.traced),
         groups=groups,
         scale=numbers.scale_for("s", *largest),
         figure=embedded(figures.kernels(tuple(group.total for group in groups), side)),
@@ -43,6 +50,31 @@ def draw(diagnosis: Diagnosis) -> Markup:
 
 
 SECTION = Section("kernels", "Kernels", draw)
+
+
+def _mix(traced: TracedSteps, run: str) -> str:
+    """How many steps a run's figures are averages of, and what these carried."""
+    if traced.prefills is None:
+        return said(
+            "{run}: {count} steps, whose trace does not say what they carried", run=run, count=f"{traced.steps:,}"
+        )
+    decoding = numbers.quantity(traced.sequences or 0.0, "")
+    prompts = numbers.quantity(traced.prompt_tokens, "tokens") if traced.prompt_tokens is not None else ""
+    told = "{run}: {count} steps, {total} with a prefill of {tokens} on average; {sequences} sequences decode in a step"
+    if not prompts:
+        told = "{run}: {count} steps, none with a prefill; {sequences} sequences decode in a step"
+    return said(
+        told, run=run, count=f"{traced.steps:,}", total=f"{traced.prefills:,}", tokens=prompts, sequences=decoding
+    )
+
+
+def _unequal(traced: tuple[TracedSteps, ...]) -> bool:
+    """Whether the traced steps of the runs are known to carry other mixes of work."""
+    if len(traced) != 2 or any(one.prefills is None for one in traced):
+        return False
+    a, b = ((one.prefills or 0) / one.steps for one in traced)
+    apart = [(traced[0].sequences, traced[1].sequences), (traced[0].prompt_tokens, traced[1].prompt_tokens)]
+    return abs(a - b) > _SHARES or any(x and y and abs(y / x - 1) > _SHARES for x, y in apart)
 
 
 def _groups(every: tuple[KernelRow, ...]) -> list[_Group]:

@@ -22,6 +22,8 @@ _WORDS: Final = {
     "plain": "{run}, {row}: {group}, {length} at {at}",
     "joined": "{run}, {row}: {count} short events, mostly {group}, fill {busy} of {length} at {at}",
 }
+# What the legend calls the kinds of rows.
+_ROWS: Final = {"device": "device", "host": "host", "launch": "launches", "idle": "why the device waited"}
 _NEAREST: Final = "No composition occurs in both traces. These are the nearest, and not equal work: {carried}."
 _IN_WORDS: Final = 3
 
@@ -73,12 +75,15 @@ def _pair(diagnosis: Diagnosis, pair: StepPair, index: int) -> dict[str, Any]:
     shown = list(zip(called, pair.steps, strict=True))
     sides = [_side(name, step) for name, step in shown]
     words = {name: said(text) for name, text in _WORDS.items()}
+    legend = {kind: said(text) for kind, text in _ROWS.items()}
     return {
         "id": f"timeline-{index}",
         "title": said(_TITLE[pair.kind]),
         "said": _said(pair, called),
         "absent": [f"{side['ab'.index(run)]}: {reason}{said('.')}" for run, reason in pair.absent.items()],
-        "data": embedded({"sides": sides, "words": words}) if any(part["lanes"] for part in sides) else None,
+        "data": embedded({"sides": sides, "words": words, "legend": legend})
+        if any(part["lanes"] for part in sides)
+        else None,
         "described": " ".join(
             [*(_described(name, step) for name, step in shown), said("The numbers are in the table below.")]
         ),

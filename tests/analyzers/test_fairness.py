@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from profiler import open_run
 from profiler.analyzers.checking import check as checked
+from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.fairness.rules import RULES, check
+from profiler.analyzers.graphs import MODES, GraphUse
 from profiler.model.check import Check
 from profiler.model.counters import GpuCounters
 from profiler.model.diagnosis import FairnessRule
@@ -170,7 +173,14 @@ def logged(every_step: bool) -> EngineLog:
 def traced(start: float) -> Trace:
     """A trace of one second that began at this second of the epoch."""
     columns = {f.name: np.zeros(1, np.int64) for f in fields(EventTable)}
-    return Trace("t.json", EventTable(**columns | {"duration": np.array([10**9])}), (), (), (), base=int(start * 1e9))  # type: ignore[arg-type]
+    return Trace(
+        "t.json", EventTable(**columns | {"duration": np.array([10**9])}), ("a kernel",), (), (), base=int(start * 1e9)
+    )  # type: ignore[arg-type]
+
+
+def silent() -> Run:
+    nothing = np.zeros(N, np.int64)
+    return run(result=bench(requests=table(outputs=Outputs(nothing, nothing, nothing > 0))))
 
 
 PLANTED: dict[str, tuple[str, str, Change, Change]] = {
@@ -190,6 +200,14 @@ PLANTED: dict[str, tuple[str, str, Change, Change]] = {
                  lambda: run(facts={"engine.version": "2.0.0", "engine.released": "2026-06-01"})),
     "first_token_real": ("fail", "block", lambda: served(0.055), lambda: served(0.2)),
     "first tokens as served": ("pass", "block", lambda: served(0.055), lambda: served(0.05)),
+    "an empty first chunk, by the engine's stages": ("fail", "block", lambda: staged(0.055), lambda: staged(0.2)),
+    "engines' first tokens as seen": ("pass", "block", lambda: staged(0.055), lambda: staged(0.05)),
+    "engine's first tokens, as stages": ("pass", "block", lambda: staged(0.055), lambda: staged(0.05)),
+    "a warm-up scraped too": ("unknown", "block", lambda: staged(0.055), lambda: staged(0.05, 2 * N)),
+    "silent answers": ("unknown", "block", silent, silent),
+    "silent answers of this config": ("unknown", "block", run, silent),
+    "silent on one side": ("fail", "block", run, silent),
+    "seed alone stated": ("unknown", "warn", lambda: run(facts={"workload.dataset": None}), run),
     "client_free": ("fail", "warn", lambda: served(0.055), lambda: served(0.03)),
     "not_profiled": ("fail", "block", run, lambda: profiled(105.0)),
     "traced apart": ("pass", "block", run, lambda: profiled(300.0)),
@@ -199,7 +217,10 @@ PLANTED: dict[str, tuple[str, str, Change, Change]] = {
 }  # fmt: skip
 RULE_OF = {
     "throttled": "same_clocks", "equal clocks": "same_clocks", "first tokens as served": "first_token_real",
-    "traced apart": "not_profiled",
+    "traced apart": "not_profiled", "silent answers": "output_quality", "silent on one side": "output_quality",
+    "an empty first chunk, by the engine's stages": "first_token_real", "a warm-up scraped too": "first_token_real",
+    "engines' first tokens as seen": "first_token_real", "engine's first tokens, as stages": "client_free",
+    "silent answers of this config": "quality_of_this_config", "seed alone stated": "same_prefix_sharing",
 }  # fmt: skip
 
 
@@ -225,6 +246,17 @@ def served(ttft: float) -> Run:
     return run(snapshots=ends)
 
 
+def staged(ttft: float, count: int = N) -> Run:
+    """Closed loop, without lateness; the engine times its queue and its prefill, half of ``ttft`` each."""
+    stages = ("queue_seconds", "prefill_seconds")
+    ends = (
+        scrape(0, **{f"{stage}_{part}": 0 for stage in stages for part in ("count", "sum")}),
+        scrape(1, **{f"{s}_count": count for s in stages} | {f"{s}_sum": count * ttft / 2 for s in stages}),
+    )
+    closed = bench(request_rate=float("inf"), max_concurrency=4, requests=table(late=None))
+    return run(result=closed, snapshots=ends)
+
+
 def profiled(start: float) -> Run:
     return run(facts={"workload.measured_window_epoch": [100.0, 200.0]}, traces=(traced(start),))
 
@@ -234,6 +266,43 @@ def test_what_other_files_show_is_found(what: str) -> None:
     status, severity, one, two = PLANTED[what]
     found = answer(RULE_OF.get(what, what), one(), replace(two(), name="run-B"))
     assert (found.status, found.severity) == (status, severity), found
+
+
+def test_only_answers_that_say_something_are_compared() -> None:
+    def spoken(first: int) -> Run:
+        characters = np.repeat([0, 9], N // 2)
+        digest = np.where(characters > 0, np.arange(first, first + N), 0)
+        return run(result=bench(requests=table(outputs=Outputs(digest, characters, np.zeros(N, np.bool_)))))
+
+    found = answer("output_quality", spoken(0), spoken(1000))
+    assert "(0% of the answers agree" in found.detail
+    assert "nothing to compare" in answer("output_quality", silent(), silent()).detail
+
+
+@pytest.mark.parametrize(("replaying", "status"), [((4, 4), "pass"), ((4, 1), "fail"), ((4, None), "unknown")], ids=str)
+def test_traces_say_how_many_decode_steps_replay_where_no_log_does(
+    replaying: tuple[int | None, ...], status: str
+) -> None:
+    def accounts(replays: int | None) -> tuple[DeviceAccount, ...]:
+        """Four decode steps, of which so many replay, and a prefill, which never does."""
+        if replays is None:
+            return (cast(DeviceAccount, SimpleNamespace(graphs=None)),)
+        mode = np.array([MODES.index("full")] * replays + [MODES.index("eager")] * (5 - replays), np.int8)
+        n = np.ones(5, np.int64)
+        use = GraphUse(mode, (*("decode",) * 4, "prefill"), n, n, n * 1.0, 5, 4, 1.0, 1.0, 4, None, None, 0.0)
+        return (cast(DeviceAccount, SimpleNamespace(graphs=use)),)
+
+    a, b = run(), run("run-B")
+    rules = check(a, b, None, None, known=[accounts(replays) for replays in replaying])
+    found = next(rule for rule in rules if rule.rule == "graphs_alike")
+    assert found.status == status
+    assert status == "unknown" or (found.evidence[1].source, found.evidence[1].a) == ("traces", 1.0)
+
+
+def test_what_is_missing_of_prefix_sharing_is_named_and_what_is_there_is_shown() -> None:
+    found = answer("same_prefix_sharing", run(facts={"workload.dataset": None}), run())
+    assert found.detail.startswith("data set is not stated")
+    assert [(e.name, e.a, e.b) for e in found.evidence] == [("dataset", None, "random"), ("seed", 1, 1)]
 
 
 def test_what_is_not_known_is_never_a_pass() -> None:

@@ -80,7 +80,7 @@ def test_what_gets_worse_is_part_of_the_price_and_room_without_a_flag_names_thos
     assert re.fullmatch(
         r"a KV cache of \d+ tokens \(--num-gpu-blocks-override or --gpu-memory-utilization\)", room.flag
     )
-    assert re.match(r"worse: mean TPOT \+\d+%; ", room.price)
+    assert re.match(r"worse: mean_tpot \+\d+%; ", room.price)
     assert room.predicted["mean_tpot"].interval[0] > 0
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from profiler.analyzers.device_view import views_of
-from profiler.analyzers.step_lanes import JOINED
+from profiler.analyzers.step_lanes import JOINED, _in_turn
+from profiler.analyzers.typical import steps_of
 from profiler.analyzers.typical_steps import typical_steps
 from profiler.model.timeline import Lane, TypicalStep
+from profiler.model.trace import EventTable
 from tests.conftest import Lab
 from tests.strategies import OWN
 
@@ -68,6 +70,33 @@ def test_rows_are_bounded_ordered_and_do_not_overlap(lab: Lab, case: str) -> Non
             assert (np.array(lane.busy) <= length + 1e-9).all()
             assert sum(lane.seconds) == pytest.approx(sum(lane.busy), abs=1e-7)
             assert sum(lane.events) == sum(lane.count)
+
+
+def test_the_wait_before_a_step_and_what_the_host_did_for_it_alone_are_shown(lab: Lab) -> None:
+    run = lab("graphs-off").b
+    pairs, _ = typical_steps(run, run)
+    view = views_of(run.traces[0])[0]
+    steps, first = steps_of(view), int(view.trace.events.start.min())
+    for step in (pair.steps[0] for pair in pairs):
+        row = steps.number.tolist().index(step.step)
+        wait = int(steps.start[row]) - int(steps.end[row - 1])
+        assert wait > 0
+        idle = lane_of(step, "idle")
+        assert idle.start[0] == pytest.approx(-wait / 1e9, abs=2e-9)
+        assert step.seconds == pytest.approx((int(steps.end[row]) - int(steps.end[row - 1])) / 1e9)
+        host, spans = lane_of(step, "host"), view.spans
+        begins = first + round((step.at + host.start[0]) * 1e9)
+        ends = first + round((step.at + host.start[-1] + host.length[-1]) * 1e9)
+        assert begins >= spans.end[step.step - 1] - 2
+        assert ends <= max(int(spans.end[step.step]), int(steps.end[row])) + 2
+
+
+def test_phases_that_overlap_by_rounding_keep_their_length() -> None:
+    columns = {field.name: np.zeros(3, np.int64) for field in fields(EventTable)}
+    table = EventTable(**columns | {"start": np.array([0, 99, 120]), "duration": np.array([100, 200, 50])})  # type: ignore[arg-type]
+    cut = _in_turn(table)
+    assert cut.start.tolist() == [0, 99, 120]
+    assert cut.end.tolist() == [99, 299, 170]
 
 
 def test_where_nothing_is_common_the_nearest_are_taken_and_called_so(lab: Lab) -> None:

@@ -65,6 +65,43 @@ def test_the_page_is_never_wider_than_the_window(
     assert page.complaints == []
 
 
+def test_a_narrow_window_shows_both_runs_evidence_and_hints_at_what_is_beyond_it(
+    page: chromium.Page, tmp_path: Path
+) -> None:
+    show(page, documents.pair(), tmp_path)
+    page.size(380)
+    page.settle()
+    beyond = (
+        "[...document.querySelectorAll('.evidences')].filter((t) => t.offsetParent).flatMap((t) => "
+        "[...t.querySelectorAll('td')]).filter((cell) => cell.getBoundingClientRect().right > 380).length"
+    )
+    assert page.evaluate("[...document.querySelectorAll('.evidences')].filter((t) => t.offsetParent).length") > 0
+    assert page.evaluate(beyond) == 0
+    interval = (
+        "document.querySelector('.panel.chosen .breakdown tr.total td:nth-child(4)').getBoundingClientRect().right"
+    )
+    assert page.evaluate(interval) <= 380
+    shades = "getComputedStyle(document.querySelector('.panel.chosen .scroll')).backgroundAttachment"
+    assert page.evaluate(shades) == "local, local, scroll, scroll"
+
+
+def test_what_to_turn_stands_below_the_waterfall_and_evidence_follows_the_metric(
+    page: chromium.Page, tmp_path: Path
+) -> None:
+    show(page, documents.pair(), tmp_path)
+    order = page.evaluate("[...document.querySelectorAll('main > section')].map((e) => e.id)")
+    assert order[:4] == ["configuration", "gap", "recommendations", "evidence"]
+    assert page.evaluate(
+        "[...document.querySelectorAll('.onward a')].every((e) => document.querySelector(e.getAttribute('href')))"
+    )
+    shown = "[...document.querySelectorAll('.proof')].filter((e) => e.offsetParent).map((e) => e.dataset.metric)"
+    assert page.evaluate(shown) == ["metric-0"]
+    page.evaluate("document.getElementById('metric').focus()")
+    page.press("ArrowDown", 40)
+    page.settle()
+    assert set(page.evaluate(shown)) <= {"metric-1"}
+
+
 def test_the_waterfall_is_drawn_with_a_bar_for_every_row(page: chromium.Page, tmp_path: Path) -> None:
     show(page, documents.pair(), tmp_path)
     page.settle()
@@ -183,7 +220,12 @@ def test_hostile_names_are_text(page: chromium.Page, tmp_path: Path) -> None:
 
     assert page.evaluate("document.title").startswith("Diagnosis: </script>")
     assert page.dialogs == []
-    assert page.evaluate("document.querySelectorAll('img, main a:not(.moment, .evidence), iframe, object').length") == 0
+    assert (
+        page.evaluate(
+            "document.querySelectorAll('img, main a:not(.moment, .evidence, .onward a), iframe, object').length"
+        )
+        == 0
+    )
     scripts = page.evaluate("[...document.scripts].filter((e) => e.type !== 'application/json').length")
     assert scripts == 4
     assert "{{7*7}}" in page.evaluate("document.querySelector('h1').textContent")

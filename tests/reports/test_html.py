@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profiler.model.diagnosis import Diagnosis, KernelRow
+from profiler.model.diagnosis import Diagnosis, KernelRow, TracedSteps
 from profiler.model.document import DocumentProblem
 from profiler.reports.html import to_html
 from tests.reports import documents
@@ -73,12 +73,14 @@ def test_the_page_is_read_top_down() -> None:
     places = [
         text.rindex(heading)
         for heading in (
-            "Output throughput",
+            "What differs in configuration",
+            "A bar leads to its evidence",
+            "To check",
+            "the GPU needs longer for the same work",
             "Both carried the same",
             "GPU time per step",
             "Metrics of the runs",
             "3 rules: ",
-            "To check",
             "event 18,221",
             "no GPU counters; they",
             "To repeat it",
@@ -204,3 +206,33 @@ def test_any_text_in_every_field_stays_text(text: str) -> None:
     assert {tag for tag, _ in outline.tags} <= TAGS
     assert not [name for _, names in outline.tags for name in names if name.startswith("on")]
     assert len(re.findall(r"<script", page)) == len(re.findall(r"</script", page)) == 8
+
+
+def test_facts_that_differ_stand_under_the_verdict() -> None:
+    whole = documents.pair()
+    a, b = whole.runs
+    other = msgspec.structs.replace(b, facts={**b.facts, "setting.token_budget": "512", "gpu": "H100"})
+    text = Outline(to_html(msgspec.structs.replace(whole, runs=(a, other)))).text
+    table = text[text.rindex("What differs in configuration") : text.rindex("The gap")]
+    assert "gpu NVIDIA H200 H100 setting.token_budget not known 512" in " ".join(table.split())
+    assert "Qwen3-32B" not in table
+    alike = msgspec.structs.replace(b, facts=a.facts)
+    same = Outline(to_html(msgspec.structs.replace(whole, runs=(a, alike)))).text
+    assert "Nothing that the runs state of engine, model, hardware and workload differs." in same
+
+
+def test_kernels_say_what_the_traced_steps_carried() -> None:
+    a = TracedSteps(run="a", steps=60, prefills=12, prompt_tokens=414.0, sequences=70.5)
+    b = TracedSteps(run="b", steps=60, prefills=29, prompt_tokens=414.0, sequences=70.5)
+    unequal = "compare unequal work"
+
+    def text(*traced: TracedSteps) -> str:
+        return Outline(to_html(msgspec.structs.replace(documents.pair(), traced=traced))).text
+
+    told = text(a, b)
+    assert "run-A: 60 steps, 12 with a prefill of 414 tokens on average; 70.50 sequences decode in a step." in told
+    assert "run-B: 60 steps, 29 with" in told and unequal in told
+    assert unequal not in text(a, msgspec.structs.replace(b, prefills=13))
+    assert unequal in text(a, msgspec.structs.replace(b, prefills=13, sequences=60.0))
+    bare = msgspec.structs.replace(b, prefills=None, prompt_tokens=None, sequences=None)
+    assert "run-B: 60 steps, whose trace does not say what they carried." in text(bare) and unequal not in text(a, bare)
