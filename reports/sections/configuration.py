@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from markupsafe import Markup
@@ -18,8 +19,20 @@ def draw(diagnosis: Diagnosis) -> Markup:
         return Markup("")
     a, b = (run.facts for run in diagnosis.runs)
     names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
-    rows = [(name, [facts.get(name, said(NOT_KNOWN)) for facts in (a, b)]) for name in names]
+    rows = [(name, _told(a.get(name, said(NOT_KNOWN)), b.get(name, said(NOT_KNOWN)))) for name in names]
     return fragment("configuration.html.j2", runs=diagnosis.runs, rows=rows)
+
+
+_WORD: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+
+
+def _told(a: str, b: str) -> tuple[str, str]:
+    """Both values; of two command lines the words that the other lacks."""
+    if not all(text.startswith("[") and text.endswith("]") for text in (a, b)):
+        return a, b
+    words = [[one or two for one, two in _WORD.findall(text)] for text in (a, b)]
+    left = [[word for word in ours if word not in theirs] for ours, theirs in (words, words[::-1])]
+    return (f"… {' '.join(left[0])}", f"… {' '.join(left[1])}") if any(left) else (a, b)
 
 
 SECTION: Final = Section("configuration", "What differs in configuration", draw)

@@ -221,6 +221,27 @@ def test_facts_that_differ_stand_under_the_verdict() -> None:
     assert "Nothing that the runs state of engine, model, hardware and workload differs." in same
 
 
+def test_of_two_command_lines_the_words_that_differ_are_shown() -> None:
+    whole = documents.pair()
+    lines = (
+        "['serve', '--port', '1', \"it's\"]",
+        "['serve', '--port', '2', \"it's\", '--quick']",
+        "['2', '--port', 'serve']",
+    )
+
+    def table(*told: str) -> str:
+        runs = [
+            msgspec.structs.replace(run, facts={**run.facts, "engine.command": text})
+            for run, text in zip(whole.runs, told, strict=True)
+        ]
+        text = Outline(to_html(msgspec.structs.replace(whole, runs=(runs[0], runs[1])))).text
+        return " ".join(text[text.rindex("What differs in configuration") : text.rindex("The gap")].split())
+
+    assert "engine.command … 1 … 2 --quick" in table(*lines[:2])
+    assert "engine.command … 1 it's … 2" in table(lines[0], lines[2])
+    assert f"engine.command not a list {lines[0]}" in table("not a list", lines[0])
+
+
 def test_kernels_say_what_the_traced_steps_carried() -> None:
     a = TracedSteps(run="a", steps=60, prefills=12, prompt_tokens=414.0, sequences=70.5)
     b = TracedSteps(run="b", steps=60, prefills=29, prompt_tokens=414.0, sequences=70.5)
