@@ -15,10 +15,12 @@ from profiler.analyzers.diagnosis import diagnose
 from profiler.cli import selftest
 from profiler.cli.main import cli
 from profiler.cli.selftest import Case, Planted, cases_of, judged
+from profiler.cli.served_start import counters
 from profiler.examples.miniature_settings import Settings
 from profiler.model.diagnosis import Diagnosis
 from profiler.model.run import Run
 from profiler.store.opening import open_run
+from tests.collectors.test_live_collectors import nvml_module
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs" / "recorded-vllm-cpu"
 VALUES = (1.0, 1.0), (0.6, 0.6)
@@ -136,6 +138,19 @@ def test_what_was_found_before_an_interrupt_is_kept(fewer_sequences: Diagnosis) 
     assert stopped
     assert [one.outcome for one in results] == ["found", "skipped", "skipped", "skipped"]
     assert [one.why for one in results[1:]] == ["the self-test was stopped"] * 2 + [cases[-1].needs]
+
+
+def test_a_gpu_is_sampled_beside_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml_module())
+    with counters(tmp_path / "A1", "cuda"):
+        pass
+    (sampled,) = open_run(
+        tmp_path / "A1", registry.formats(), registry.engines(), registry.relabelled, registry.redacted
+    ).counters
+    assert set(sampled.gpu.tolist()) == {0, 1} and sampled.sm_clock[0] == 1.5e9
+    with counters(tmp_path / "A2", "cpu"):
+        pass
+    assert not (tmp_path / "A2").exists()
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
