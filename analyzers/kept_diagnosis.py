@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.gap.ledgers import DEFAULT_METRICS
 from profiler.model.diagnosis import Diagnosis
@@ -25,7 +27,9 @@ def kept_diagnosis(
     """See ``diagnose``. Made each time of runs whose traces are not kept."""
 
     def made() -> Diagnosis:
-        return diagnose(run_a, run_b, metrics, slo, engines)
+        # As it is read back: a number is written alike whether it was kept or not.
+        document = diagnose(run_a, run_b, metrics, slo, engines)
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Diagnosis)
 
     if run_a.state is None or run_b.state is None:
         return made()
