@@ -100,6 +100,17 @@ class Measured:
             found["KV cache"] = 1.0
         return found
 
+    def first_token(self) -> float | None:
+        """Mean seconds from arrival at the engine to the first token, by the engine's own queue and prefill
+        histograms; None where one is missing."""
+        total = 0.0
+        for name in ("queue_seconds", "prefill_seconds"):
+            count, seconds = self.counters.get(f"{name}_count"), self.counters.get(f"{name}_sum")
+            if not count or seconds is None:
+                return None
+            total += seconds / count
+        return total
+
     def computed_ratio(self) -> float | None:
         """Prompt tokens that the model ran over, per prompt token asked for; None where nothing counts them."""
         asked = self.bench.total_input_tokens

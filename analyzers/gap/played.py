@@ -244,9 +244,9 @@ def front_of(measured: Measured) -> Front:
     none, or where they hold more than the client saw."""
     counters, table = measured.counters, measured.bench.requests
     turn = _turn(measured.bench)
-    if table is None or not table.ok.any() or not all(counters.get(f"{name}_count") for name in _TO_FIRST):
+    inside = measured.first_token()
+    if table is None or not table.ok.any() or inside is None:
         return Front(turn=turn)
-    inside = sum(counters[f"{name}_sum"] / counters[f"{name}_count"] for name in _TO_FIRST)
     ttft, e2e = (float(np.nanmean(values[table.ok])) for values in (table.ttft, table.e2e))
     if ttft < inside:
         return Front(turn=turn)
@@ -255,9 +255,6 @@ def front_of(measured: Measured) -> Front:
         # The rest of a response can be late by less than its beginning, where only that is held up.
         last = max(first + e2e - ttft - counters["decode_seconds_sum"] / counters["decode_seconds_count"], 0.0)
     return Front(first, last, turn)
-
-
-_TO_FIRST: Final = ("queue_seconds", "prefill_seconds")
 
 
 def costs_of(measured: Measured, model: RunModel) -> dict[Component, StepCost]:
