@@ -63,10 +63,9 @@ def diagnose(
     run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
     traced = traced_pair(run_a, run_b)
     a, b = measure(run_a, bench_a, traced.accounts[0]), measure(run_b, bench_b, traced.accounts[1])
+    known = [[metrics_of(bench) for bench in side] for side in repeats]
     noise = {
-        metric: spread.between(
-            log_values(repeats[0], metric), log_values(repeats[1], metric), a.device, b.device, metric
-        )
+        metric: spread.between(log_values(known[0], metric), log_values(known[1], metric), a.device, b.device, metric)
         for metric in ("output_throughput", *metrics)
     }
     values = _values(bench_a, slo), _values(bench_b, slo)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from profiler.analyzers.gap.model import GAPS, Component
 from profiler.analyzers.gap.played import NOTHING, Apart, Player
 from profiler.analyzers.gap.replay import Front, Rules, StepCost, summed
 from profiler.analyzers.gap.shape import HINGES
+from profiler.analyzers.metrics import metrics_of
 
 Value = int | float | bool | str
 # Prompt tokens in a step from which on a modern accelerator computes rather than waits for the weights.
@@ -56,6 +58,16 @@ class Situation:
     doubts: tuple[StepCost, ...] = ()
     shown: Measured | None = None
     elsewhere: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+
+    @cached_property
+    def metrics(self) -> Mapping[str, float]:
+        """The run's own."""
+        return metrics_of(self.measured.bench)
+
+    @cached_property
+    def replayed(self) -> Mapping[str, float]:
+        """Those of the run's replay with its settings as they are. Raises ValueError where that does not serve."""
+        return self.player.play().metrics()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from profiler.analyzers.gap.shares import shortened
 from profiler.analyzers.knobs import EFFECTS, NotPredictable, Situation, Turned, Value
 from profiler.analyzers.knobs_captured import CAPTURED
 from profiler.analyzers.knobs_on_cpu import COMPILER, effect_of
-from profiler.analyzers.metrics import metrics_of
 from profiler.model.diagnosis import Prediction
 from profiler.model.extension import Engine
 from profiler.model.run import Run
@@ -103,7 +102,7 @@ def glance(situation: Situation, settings: Mapping[str, Value]) -> dict[str, flo
     NotPredictable."""
     try:
         turned = _turned(situation, settings)
-        before, after = _as_it_was(situation, turned).play().metrics(), turned.player.play().metrics()
+        before, after = _as_it_was(situation, turned), turned.player.play().metrics()
     except ValueError as error:
         raise NotPredictable(f"the replay can't serve these requests: {error}") from error
     return {metric: after[metric] / value - 1.0 for metric, value in before.items() if value and metric in after}
@@ -111,17 +110,17 @@ def glance(situation: Situation, settings: Mapping[str, Value]) -> dict[str, flo
 
 def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
     """The predicted metrics with every setting applied. Raises NotPredictable with the reason."""
-    measured = metrics_of(situation.measured.bench)
+    measured = situation.metrics
     turned = _turned(situation, settings)
     try:
-        before = _as_it_was(situation, turned).play().metrics()
+        before = _as_it_was(situation, turned)
         after = turned.player.play().metrics()
         sides = [side.play().metrics() for side in (turned.low, turned.high) if side is not None]
         ratios = [(side, before) for side in sides]
         for doubt in situation.doubts:
             doubted = replace(situation, player=_with(situation.player, doubt))
             other = _turned(doubted, settings)
-            ratios.append((other.player.play().metrics(), _as_it_was(doubted, other).play().metrics()))
+            ratios.append((other.player.play().metrics(), _as_it_was(doubted, other)))
     except ValueError as error:
         raise NotPredictable(f"the replay can't serve these requests: {error}") from error
     device = situation.measured.device
@@ -150,9 +149,11 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
     )
 
 
-def _as_it_was(situation: Situation, turned: Turned) -> Player:
-    """The run before the change, read as the change reads it."""
-    return replace(situation.player, apart=turned.reads)
+def _as_it_was(situation: Situation, turned: Turned) -> Mapping[str, float]:
+    """The replay's metrics before the change, read as the change reads it."""
+    if turned.reads is None:
+        return situation.replayed
+    return replace(situation.player, apart=turned.reads).play().metrics()
 
 
 def _with(player: Player, cost: StepCost) -> Player:

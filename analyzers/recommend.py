@@ -171,7 +171,7 @@ def _best(
     candidates = [v for v in effect.candidates(situation) if allowed is None or allowed.takes(v)]
     gains: list[tuple[float, Value]] = []
     refused: NotPredictable | None = None
-    own = metrics_of(situation.measured.bench)
+    own = situation.metrics
     for value in candidates:
         try:
             changes = glance(situation, {effect.knob: value})

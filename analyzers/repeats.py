@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from profiler.analyzers.metrics import metrics_of
 from profiler.model.requests import BenchResult
 from profiler.model.run import Run
 
@@ -59,9 +58,10 @@ def log_rates(repeats: Sequence[BenchResult]) -> list[float]:
     return [float(np.log(bench.total_output_tokens / bench.duration)) for bench in counted]
 
 
-def log_values(repeats: Sequence[BenchResult], metric: str) -> list[float]:
-    """Logarithm of a metric (by its name in the result document) of each repeat that has it."""
-    values = [metrics_of(bench).get(metric, 0.0) for bench in repeats]
+def log_values(repeats: Sequence[Mapping[str, float]], metric: str) -> list[float]:
+    """Logarithm of a metric (by its name in the result document) of each repeat that has it; ``repeats`` are the
+    metrics of each."""
+    values = [metrics.get(metric, 0.0) for metrics in repeats]
     return [float(np.log(value)) for value in values if value > 0 and np.isfinite(value)]
 
 

@@ -49,9 +49,10 @@ def against(stored: StoredBaseline, run: Run, metrics: Sequence[str] = DEFAULT_M
         bench_b = typical(repeats_b, bench_b)
         values_b = metrics_of(bench_b)
         device = device_of(run)
+        known = [[metrics_of(bench) for bench in repeats] for repeats in (repeats_a, repeats_b)]
 
         def noise(metric: str) -> Spread:
-            logs = log_values(repeats_a, metric), log_values(repeats_b, metric)
+            logs = log_values(known[0], metric), log_values(known[1], metric)
             return spread.between(*logs, kept.device, device, metric)
 
         wanted = [metric for metric in metrics if metric in values_a and metric in values_b]

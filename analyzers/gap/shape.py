@@ -441,17 +441,22 @@ def nonnegative(normal: Floats, moment: Floats, allowed: tuple[int, ...] = ALL_T
     usable = np.zeros(len(moment), bool)
     usable[list(allowed)] = True
     usable &= np.diag(normal) > 1e-300
+    inside = np.flatnonzero(usable)
+    free = np.linalg.solve(scaled[np.ix_(inside, inside)], target[inside])
+    if (free >= 0.0).all():
+        # The lowest of all is among those allowed.
+        found = np.zeros(len(moment))
+        found[inside] = free / scale[inside]
+        return found
     subsets = _SUBSETS[(usable >= _SUBSETS).all(axis=1)]
-    if not len(subsets):
-        return np.zeros(len(moment))
     # Terms outside a subset are solved as zero, so that all subsets are one stack of equal systems.
-    inside = subsets.astype(np.float64)
-    systems = scaled * inside[:, :, None] * inside[:, None, :] + np.eye(len(moment)) * (1.0 - inside[:, :, None])
-    wanted = target * inside
+    chosen = subsets.astype(np.float64)
+    systems = scaled * chosen[:, :, None] * chosen[:, None, :] + np.eye(len(moment)) * (1.0 - chosen[:, :, None])
+    wanted = target * chosen
     solved = np.linalg.solve(systems, wanted[:, :, None])[:, :, 0]
     values = np.where((solved >= 0).all(axis=1), -0.5 * (solved * wanted).sum(axis=1), 0.0)
     best = int(np.argmin(values))
-    cost: Floats = solved[best] * inside[best] / scale if values[best] < 0 else np.zeros(len(moment))
+    cost: Floats = solved[best] * chosen[best] / scale if values[best] < 0 else np.zeros(len(moment))
     return cost
 
 
