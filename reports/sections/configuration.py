@@ -31,7 +31,8 @@ def _told(a: str, b: str) -> tuple[str, str]:
     if not all(text.startswith("[") and text.endswith("]") for text in (a, b)):
         return a, b
     words = [[one or two for one, two in _WORD.findall(text)] for text in (a, b)]
-    left = [[word for word in ours if word not in theirs] for ours, theirs in (words, words[::-1])]
+    common = set(words[0]) & set(words[1])
+    left = [[word for word in ours if word not in common] for ours in words]
     return (f"… {' '.join(left[0])}", f"… {' '.join(left[1])}") if any(left) else (a, b)
 
 
