@@ -9,7 +9,7 @@ scaled.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -189,11 +189,33 @@ def models_of(
                 own.launching(kept),
                 None if account.steps is None or account.steps.phases == 0.0 else account.steps.phases,
                 overlaps(measured),
-                own.period(overlaps(measured), kept),
+                _growing(own.period(overlaps(measured), kept), own.load, step, device, its_steps),
                 (np.inf, np.inf) if account.steps is None else _captured(account.steps, its_steps),
             )
         )
     return models[0], models[1]
+
+
+def _growing(
+    period: Shape | None, traced: Load, step: StepShape, device: Mapping[Component, Shape], steps: Steps
+) -> Shape | None:
+    """The host's ``period`` with what a sequence costs it, where the traced batches are too alike to tell and the run's
+    own steps, which wait for the host nearly all the time, do tell."""
+    if period is None or isinstance(step, Composite) or steps.own is None or not narrow(traced):
+        return period
+    seconds, weight = step.seconds(steps.load), steps.load.weight
+    working = sum((shape.seconds(steps.load) for shape in device.values()), np.zeros(len(seconds)))
+    waits = working * (1.0 + WAITS) < seconds
+    if float((weight * seconds)[waits].sum()) < _NEARLY_ALL * float(weight @ seconds):
+        return period
+    # In the trace's own seconds, around the batches that were traced.
+    each = float(step.cost[SEQUENCE]) * period.total(traced) / step.total(traced)
+    usual = float(traced.weight @ traced.decode) / float(traced.weight.sum())
+    each = min(each, float(period.cost[STEP]) / usual) if usual > 0.0 else 0.0
+    return replace(period, cost=period.cost + np.array([-each * usual, 0.0, 0.0, each]))
+
+
+_NEARLY_ALL: Final = 0.9
 
 
 def _captured(costs: StepCosts, steps: Steps) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from profiler.analyzers.gap.ledger import Context
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import RunModel, models_of
 from profiler.analyzers.gap.played import Player, player_of
+from profiler.analyzers.gap.shape import SEQUENCE
 from profiler.analyzers.gap.shares import Shares, booked, shares_of
 from profiler.analyzers.metrics import metrics_of
 from tests.conftest import Lab, Pair
@@ -73,6 +74,18 @@ def test_a_run_without_single_requests_is_not_replayed(lab: Lab) -> None:
     bench = a.bench.__class__(**{**a.bench.__dict__, "requests": None})
     bare = a.__class__(**{**a.__dict__, "bench": bench})
     assert player_of(bare, model_a) is None
+
+
+def test_what_a_sequence_costs_the_host_is_taken_from_steps_that_wait_for_it(lab: Lab) -> None:
+    a, b, model_a, model_b = sides(lab("graphs-and-batch"))
+    assert b.steps is not None
+    assert model_a.period is not None
+    assert model_b.period is not None
+    # Scheduling and output processing of the simulator take 2 and 3 µs a sequence; its trace has steps of 24 alone.
+    kept = float(np.mean(model_b.kept.of(b.steps.load)))
+    assert kept * model_b.period.cost[SEQUENCE] == pytest.approx(5e-6, rel=0.1)
+    # A's larger steps wait for the device.
+    assert model_a.period.cost[SEQUENCE] == 0.0
 
 
 def test_the_parts_of_a_step_are_the_step(lab: Lab) -> None:
