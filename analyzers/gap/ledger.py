@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -186,6 +187,10 @@ def _book_prompt_tokens(
         ledger.add(cause, "prompt tokens a step", rest, rest)
 
 
+# Changes of the host's own times below this share of a change in idle time did not make it.
+_NOTICEABLE: Final = 0.1
+
+
 def held_by_launches(part: Split) -> float:
     """Which share of a change in idle time between steps is the launches' doing.
 
@@ -194,9 +199,9 @@ def held_by_launches(part: Split) -> float:
     """
     between = _idle(part, "scheduling")
     launching, phases = part.launching, part.phases
-    if between == 0.0 or launching * between <= 0.0 or abs(launching) < 0.1 * abs(between):
+    if between == 0.0 or launching * between <= 0.0 or abs(launching) < _NOTICEABLE * abs(between):
         return 0.0
-    if phases * between <= 0.0:
+    if phases * between <= 0.0 or abs(phases) < _NOTICEABLE * abs(between):
         return 1.0
     return launching / (launching + phases)
 
@@ -205,7 +210,11 @@ def held_by_schedule(part: Split) -> float:
     """Which share of a change in the time until launches within steps is the scheduler's doing: all of it where the
     launches themselves take as long as before, and only come at another time."""
     late = _idle(part, "cuda_graph")
-    return 1.0 if late and abs(part.launching) < 0.1 * abs(late) and _idle(part, "scheduling") * late > 0.0 else 0.0
+    return (
+        1.0
+        if late and abs(part.launching) < _NOTICEABLE * abs(late) and _idle(part, "scheduling") * late > 0.0
+        else 0.0
+    )
 
 
 def launches_share(part: Split) -> float:

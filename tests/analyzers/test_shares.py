@@ -77,7 +77,7 @@ def test_a_run_without_single_requests_is_not_replayed(lab: Lab) -> None:
 
 
 def test_what_a_sequence_costs_the_host_is_taken_from_steps_that_wait_for_it(lab: Lab) -> None:
-    a, b, model_a, model_b = sides(lab("graphs-and-batch"))
+    _, b, model_a, model_b = sides(lab("graphs-and-batch"))
     assert b.steps is not None
     assert model_a.period is not None
     assert model_b.period is not None
