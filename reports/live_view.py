@@ -8,15 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analyzers.live import LiveState
+from profiler.reports.language import said
 
 Row = tuple[str, str]
 
 
 def live_line(stamp: str, state: LiveState, gpus: Sequence[Row]) -> str:
     """One moment as one line of ``name value`` pairs; what the engine does not say is left out."""
-    cells = [f"{name} {value}" for name, value in (*_rows(state), *gpus) if value != "-"]
-    held = f"{state.bottleneck}: {state.why}" if state.bottleneck else "not told by these numbers"
-    return f"{stamp}  " + ", ".join([*cells, f"held up by {held}"])
+    cells = [f"{said(name)} {value}" for name, value in (*_rows(state), *gpus) if value != "-"]
+    held = f"{said(state.bottleneck)}: {said(state.why)}" if state.bottleneck else said("not told by these numbers")
+    return f"{stamp}  " + ", ".join([*cells, said("held up by {what}", what=held)])
 
 
 def live_page(title: str, stamp: str, state: LiveState | None, gpus: Sequence[Row], note: str) -> Table:
@@ -25,12 +26,12 @@ def live_page(title: str, stamp: str, state: LiveState | None, gpus: Sequence[Ro
     page.add_column(min_width=22)
     page.add_column(justify="right", min_width=12)
     for name, value in () if state is None else (*_rows(state), *gpus):
-        page.add_row(Text(name), Text(value))
+        page.add_row(Text(said(name)), Text(value))
     if state is not None and state.bottleneck:
-        page.add_row(Text("held up by"), Text(state.bottleneck, style="bold"))
-        page.add_row(Text(""), Text(state.why))
+        page.add_row(Text(said("held up by")), Text(said(state.bottleneck), style="bold"))
+        page.add_row(Text(""), Text(said(state.why)))
     elif state is not None:
-        page.add_row(Text("held up by"), Text("not told by these numbers"))
+        page.add_row(Text(said("held up by")), Text(said("not told by these numbers")))
     page.caption = Text(f"{stamp}  {note}".rstrip())
     page.caption_justify = "left"
     return page

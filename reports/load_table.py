@@ -10,6 +10,7 @@ from rich.table import Table
 
 from profiler.analyzers.metrics import metrics_of
 from profiler.model.requests import BenchResult
+from profiler.reports.language import said
 
 RATES: Final = (("req\n/s", "request_throughput"), ("tokens\nout/s", "output_throughput"))
 TIMES: Final = (
@@ -28,7 +29,7 @@ def load_table(benches: Sequence[BenchResult]) -> Table:
     table = Table(box=None, pad_edge=False, collapse_padding=True)
     headings = ("load", "ok", "failed", *(name for name, _ in (*RATES, *TIMES)), "lag\np99 ms")
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
+        table.add_column(said(heading), justify="left" if number == 0 else "right", no_wrap=True)
     for bench in benches:
         found = metrics_of(bench)
         table.add_row(
@@ -45,9 +46,10 @@ def load_table(benches: Sequence[BenchResult]) -> Table:
 def _load(bench: BenchResult) -> str:
     cap = bench.max_concurrency
     if bench.request_rate is None or math.isinf(bench.request_rate):
-        return f"{cap} in flight"
+        return said("{count} in flight", count=str(cap))
     arrival = bench.metadata.get("arrival", "")
-    return f"{bench.request_rate:.4g}/s {arrival}" + ("" if cap is None else f", at most {cap}")
+    most = "" if cap is None else said(", at most {count}", count=str(cap))
+    return f"{bench.request_rate:.4g}/s {arrival}{most}"
 
 
 def _figure(value: float | None) -> str:

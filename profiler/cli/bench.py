@@ -15,6 +15,7 @@ from rich.text import Text
 from profiler import __version__, registry
 from profiler.cli.load_values import Concurrencies, Duration, JsonObject, LengthsType, Prefix, Rates
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
+from profiler.cli.output import in_language
 from profiler.cli.reading import read_run
 from profiler.collectors.client import load
 from profiler.collectors.client.arrivals import ARRIVALS, Arrival
@@ -23,6 +24,7 @@ from profiler.collectors.client.plan import Form
 from profiler.collectors.client.target import parse_target, secret_headers
 from profiler.collectors.client.workload import Workload
 from profiler.errors import UsageError
+from profiler.reports.language import said
 from profiler.reports.load_table import load_table
 from profiler.reports.safe_text import plain
 
@@ -73,6 +75,7 @@ SHAPING: Final = ("rates", "concurrencies", "arrival", "burstiness", "requests",
 @click.option("--ca-file", type=FILE, help="Trust this certificate authority for https.")
 @click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Client processes.")
 @click.option("--timeout", type=Duration(), default="10min", show_default=True, help="For one request.")
+@in_language
 @common_options
 @pass_state
 @click.pass_context
@@ -161,11 +164,11 @@ def command(
     benches = [bench for bench in run.benches if _ours(bench.path)]
     if benches:
         state.out.print(load_table(benches))
-    said = [p.detail for p in run.problems if _ours(p.file) and (p.severity != "info" or state.verbose)]
-    for text in (*carried.notes, *said):
-        state.err.print(Text(f"note: {plain(text)}", "yellow"), soft_wrap=True)
+    found = [p.detail for p in run.problems if _ours(p.file) and (p.severity != "info" or state.verbose)]
+    for text in (*carried.notes, *found):
+        state.err.print(Text(said("note: {what}", what=said(plain(text))), "yellow"), soft_wrap=True)
     if not state.quiet:
-        state.err.print(Text(f"written: {plain(str(out))}"), soft_wrap=True)
+        state.err.print(Text(said("written: {file}", file=plain(str(out)))), soft_wrap=True)
     served = all(bench.completed for bench in benches)
     return EXIT_INCOMPLETE if carried.stopped is not None or not served else 0
 

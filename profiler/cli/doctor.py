@@ -10,15 +10,18 @@ from pathlib import Path
 
 import click
 import msgspec
+from rich.text import Text
 
 from profiler import registry
 from profiler.cli.main import State, common_options, pass_state
+from profiler.cli.output import in_language
 from profiler.cli.server import client_of, gpu_processes, server_options
 from profiler.collectors.availability import pieces, restarts
 from profiler.collectors.discovery import discover
 from profiler.collectors.host.pyspy import program
 from profiler.collectors.http_client import Client
 from profiler.collectors.workers import workers_of
+from profiler.reports.language import named, said
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Check:
 @click.command("doctor")
 @server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
+@in_language
 @common_options
 @pass_state
 def command(
@@ -61,17 +65,20 @@ def command(
         sys.stdout.write(msgspec.json.format(msgspec.json.encode([asdict(c) for c in checks])).decode() + "\n")
         return 0
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("", "collector", "gives", "found", "to get it"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(said(heading), overflow="fold")
     for check in checks:
-        mark = Text("yes", style="green") if check.ready else Text("no", style="yellow")
         advice = "" if check.ready else check.advice
-        table.add_row(mark, Text(check.name), Text(check.gives), Text(check.found), Text(advice))
+        cells = named(check.name), said(check.gives), named(check.found), said(advice)
+        table.add_row(_mark(check.ready), *map(Text, cells))
     state.out.print(table)
     return 0
+
+
+def _mark(ready: bool) -> Text:
+    return Text(said("yes"), style="green") if ready else Text(said("no"), style="yellow")
 
 
 def _server(state: State, client: Client, as_json: bool) -> int:
@@ -94,24 +101,24 @@ def _server(state: State, client: Client, as_json: bool) -> int:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
         return 0
     from rich.table import Table
-    from rich.text import Text
 
-    state.out.print(Text(f"{found.url}: {found.title}, model {found.identity.model or 'not known'}"))
+    model = found.identity.model or said("not known")
+    state.out.print(Text(said("{url}: {engine}, model {model}", url=found.url, engine=found.title, model=model)))
     for worker in behind:
-        state.out.print(Text(f"  behind it: {worker}"))
+        state.out.print(Text("  " + said("behind it: {worker}", worker=worker)))
     for one in found.processes:
         gpus = "" if one.gpus is None else f", GPU {', '.join(map(str, one.gpus))}"
         rank = "" if one.rank is None else f" {one.rank}"
-        state.out.print(Text(f"  process {one.pid}: {one.role or 'role not known'}{rank}{gpus}"))
+        does = f"{one.role or said('role not known')}{rank}{gpus}"
+        state.out.print(Text("  " + said("process {pid}: {does}", pid=str(one.pid), does=does)))
     table = Table(box=None, pad_edge=False)
     for heading in ("", "piece", "found", "to get it"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(said(heading), overflow="fold")
     for piece in told:
-        mark = Text("yes", style="green") if piece.ready else Text("no", style="yellow")
-        table.add_row(mark, Text(piece.name), Text(piece.found), Text(piece.needs))
+        table.add_row(_mark(piece.ready), *map(Text, (said(piece.name), named(piece.found), said(piece.needs))))
     state.out.print(table)
     for tool, line in restart.items():
-        state.out.print(Text(f"with {tool}, start the server as: {line}"), soft_wrap=True)
+        state.out.print(Text(said("with {tool}, start the server as: {line}", tool=tool, line=line)), soft_wrap=True)
     return 0
 
 

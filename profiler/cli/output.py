@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import click
 
 from profiler.cli.main import State, write_document
-from profiler.reports.language import LANGUAGES, speaking
+from profiler.reports.language import LANGUAGES, said, speaking
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -23,7 +23,7 @@ def write_output(target: Path, text: str, state: State) -> None:
         return
     target.write_text(text, "utf-8")
     if not state.quiet:
-        state.err.print(f"written: {target}", markup=False, highlight=False, soft_wrap=True)
+        state.err.print(said("written: {file}", file=str(target)), markup=False, highlight=False, soft_wrap=True)
 
 
 def in_language(command: F) -> F:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from profiler import __version__, registry
 from profiler.cli.main import EXIT_INCOMPLETE, EXIT_INTERRUPTED, State, common_options, pass_state
+from profiler.cli.output import in_language
 from profiler.cli.quantities import Duration, Size
 from profiler.cli.server import client_of, gpu_processes, server_options
 from profiler.collectors.availability import restarts
@@ -16,6 +17,7 @@ from profiler.collectors.discovery import discover
 from profiler.collectors.record import Plan, Recording
 from profiler.collectors.workers import unlike, workers_of
 from profiler.errors import UsageError
+from profiler.reports.language import said
 
 
 @click.command("record")
@@ -59,6 +61,7 @@ from profiler.errors import UsageError
 @click.option("--log", metavar="SOURCE", help="The server's log: a file, docker:CONTAINER or journal:UNIT.")
 @click.option("--dcgm", metavar="URL", help="The address of a DCGM exporter.")
 @click.argument("load", nargs=-1, type=click.UNPROCESSED)
+@in_language
 @common_options
 @pass_state
 def command(
@@ -96,7 +99,7 @@ def command(
 
     def say(line: str) -> None:
         if not state.quiet:
-            state.err.print(Text(line), soft_wrap=True)
+            state.err.print(Text(said(line)), soft_wrap=True)
 
     client = client_of(url, pid, api_key_env, api_key_file, ca)
     found = discover(client, registry.engines(), gpu_processes)
@@ -119,7 +122,7 @@ def command(
         for tool, line in restarts(found).items():
             say(f"with {tool}, start the server as: {line}")
     for problem in outcome.problems:
-        state.err.print(Text(f"problem: {problem}", style="yellow"), soft_wrap=True)
+        state.err.print(Text(said("problem: {what}", what=said(problem)), style="yellow"), soft_wrap=True)
     for cost in outcome.costs:
         say(f"cost of {cost.collector}: {cost.cpu_seconds:.2f} CPU s, {cost.requests} requests, "
             f"{cost.received:,} bytes received, {cost.written:,} written, {cost.samples} samples")  # fmt: skip

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
+from profiler.cli.output import in_language
 from profiler.cli.quantities import Duration
 from profiler.errors import MissingEvidence, UsageError
+from profiler.reports.language import said
 
 if TYPE_CHECKING:
     from profiler.analyzers.typical import Excerpt
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="[default: RUN-timeline.json.gz]",
 )
+@in_language
 @common_options
 @pass_state
 def command(
@@ -74,7 +77,7 @@ def command(
     target = out or Path(f"{opened.name}-timeline.json.gz")
     target.write_bytes(to_perfetto(sides, python))
     if not state.quiet:
-        text = f"written: {target} (open it at ui.perfetto.dev)"
+        text = said("written: {file} (open it at ui.perfetto.dev)", file=str(target))
         state.err.print(text, markup=False, highlight=False, soft_wrap=True)
     return EXIT_INCOMPLETE if state.incomplete else 0
 

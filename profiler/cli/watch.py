@@ -15,6 +15,7 @@ from rich.live import Live
 from profiler import registry
 from profiler.analyzers.live import LiveState, live_state
 from profiler.cli.main import EXIT_INTERRUPTED, State, common_options, pass_state
+from profiler.cli.output import in_language
 from profiler.cli.quantities import Duration
 from profiler.cli.server import client_of, gpu_processes, server_options
 from profiler.collectors.availability import devices, metrics_path
@@ -27,6 +28,7 @@ from profiler.collectors.sampling import SampleFailed
 from profiler.collectors.scheduler.scrape import reading
 from profiler.errors import MissingEvidence
 from profiler.model.metrics import MetricsSnapshot
+from profiler.reports.language import said
 from profiler.reports.live_view import Row, live_line, live_page
 
 TICK: Final = 0.1
@@ -38,6 +40,7 @@ TICK: Final = 0.1
     "--every", type=Duration(), default="1s", show_default=True, metavar="TIME", help="The time between looks."
 )
 @click.option("--duration", type=Duration(), metavar="TIME", help="When to end; without it, at Ctrl-C.")
+@in_language
 @common_options
 @pass_state
 def command(
@@ -97,7 +100,8 @@ def _look(
         if seen is not None and before is not None:
             now = live_state(before[1], seen, began - before[0], _settings(found, seen))
         before = before if seen is None else (began, seen)
-        _show(state, page, found, now, _gpus(opened), "" if seen is not None else f"no answer: {answer.text[:80]}")
+        silent = "" if seen is not None else said("no answer: {what}", what=answer.text[:80])
+        _show(state, page, found, now, _gpus(opened), silent)
         while not over() and time.monotonic() < began + every:
             time.sleep(min(TICK, max(began + every - time.monotonic(), 0.0)))
 
@@ -108,7 +112,7 @@ def _show(
     stamp = datetime.now().astimezone().strftime("%H:%M:%S")
     if page is not None:
         title = f"{found.url}: {found.title}"
-        page.update(live_page(title, stamp, now, gpus, note or ("" if now else "the first look")), refresh=True)
+        page.update(live_page(title, stamp, now, gpus, note or ("" if now else said("the first look"))), refresh=True)
     elif now is not None:
         state.out.print(live_line(stamp, now, gpus), markup=False, highlight=False, soft_wrap=True)
     elif note:
