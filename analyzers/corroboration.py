@@ -91,8 +91,53 @@ def devices_of(run: Run) -> list[int]:
     return sorted(found)
 
 
+def belongs_of(run: Run, account: DeviceAccount) -> TrustCheck | None:
+    """Whether a trace is of the engine that the run's settings and model tell of: the layers that its steps show,
+    graphs that the settings switch off, batches beyond their limit. None where nothing can be compared."""
+    if account.device == CPU or account.steps is None:
+        return None
+    found = [
+        told for told in (_layers(run, account), _graphs(run, account), _batches(run, account)) if told is not None
+    ]
+    if not found:
+        return None
+    against = next((text for passed, text in found if not passed), None)
+    text = "; ".join(text for _, text in found) if against is None else f"{against}: they are not of one run"
+    return TrustCheck("the trace shows the model and settings of its run", against is None, text, KERNEL_TIME)
+
+
+def _layers(run: Run, account: DeviceAccount) -> tuple[bool, str] | None:
+    stated = run.fact("model.num_layers")
+    if not isinstance(stated, int) or stated <= 0 or not account.layers or run.fact("setting.pipeline_parallel"):
+        return None
+    # Not every layer of a hybrid model has attention, of which the layers are told: then one in so many has.
+    return stated % account.layers == 0, f"its steps show {account.layers} layers and the model has {stated}"
+
+
+def _graphs(run: Run, account: DeviceAccount) -> tuple[bool, str] | None:
+    assert account.steps is not None
+    decodes = np.array([label.phase == "decode" for label in account.steps.spans.labels], bool)
+    if run.fact("setting.cuda_graph") is not False or not decodes.any():
+        return None
+    share = float(np.mean(account.steps.graph_launches[decodes] > 0))
+    return share < _SOME, f"graphs are off by the settings and {share:.0%} of its decode steps replay one"
+
+
+def _batches(run: Run, account: DeviceAccount) -> tuple[bool, str] | None:
+    assert account.steps is not None
+    limit = run.fact("setting.max_num_seqs")
+    decoding = [label.decode_requests for label in account.steps.spans.labels if label.decode_requests is not None]
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit <= 0 or not decoding:
+        return None
+    return max(decoding) <= limit, f"a step of it decodes {max(decoding)} sequences and the limit is {limit}"
+
+
+# Steps that replay a graph of another part of the model, such as an encoder, are fewer.
+_SOME: Final = 0.5
+
+
 def contradicted(run: Run, account: DeviceAccount) -> tuple[TrustCheck, ...]:
-    """The failed check of a device's busy time against its counters, if it failed."""
+    """The failed checks of a device's trace against the rest of its run."""
     trace = next((t for t in run.traces if t.path == account.trace), None)
-    check = None if trace is None else busy_of(run, trace, account)
-    return (check,) if check is not None and check.passed is False else ()
+    checks = belongs_of(run, account), None if trace is None else busy_of(run, trace, account)
+    return tuple(check for check in checks if check is not None and check.passed is False)

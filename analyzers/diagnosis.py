@@ -15,7 +15,7 @@ from profiler.analyzers.engineer_summary import RunSeen, engineer_summary
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.intervals import Replica
-from profiler.analyzers.gap.ledger import Context, Ledger
+from profiler.analyzers.gap.ledger import Context
 from profiler.analyzers.gap.ledgers import DEFAULT_METRICS, Played, ledger_of, played_pair
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import models_of
@@ -222,7 +222,7 @@ def _gap(
     else:
         interval = intervals.latency_interval(a.bench, b.bench, metric, deviation)
     bounds = {} if ledger is None else intervals.cause_intervals(ledger, causes, deviation)
-    rows, unexplained = causes_of(ledger or Ledger(), view, bounds, factor, gap)
+    rows, unexplained = causes_of(ledger, view, bounds, factor, gap)
     higher = higher_is_better(metric)
     return Gap(
         metric=metric,

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from profiler.analyzers.baseline import baseline_of
-from profiler.analyzers.corroboration import busy_of, toll_of
+from profiler.analyzers.corroboration import belongs_of, busy_of, toll_of
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.device_figures import device_figures
 from profiler.analyzers.device_view import Views
@@ -91,7 +91,8 @@ def _trust(run: Run, accounts: list[DeviceAccount]) -> tuple[InspectedTrust, ...
     found: list[tuple[str, TrustCheck]] = []
     for trace in run.traces:
         found += [(trace.path, check) for check in kept_checks(trace)]
-        against = [busy_of(run, trace, account) for account in accounts if account.trace == trace.path]
+        own = [account for account in accounts if account.trace == trace.path]
+        against = [check for account in own for check in (belongs_of(run, account), busy_of(run, trace, account))]
         found += [(trace.path, check) for check in against if check is not None]
     toll = toll_of(run, accounts)
     if toll is not None:

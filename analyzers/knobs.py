@@ -239,7 +239,10 @@ def _overlap(situation: Situation, value: Value) -> Turned:
     player = situation.player
     if situation.measured.device == "cpu":
         raise NotPredictable("the model runs on the CPU itself: there is no device beside which the host could work")
-    if switch(value, "overlap"):
+    if switch(value, "overlap") == player.rules.lag:
+        stands = "asynchronously" if player.rules.lag else "in turns with the device"
+        raise NotPredictable(f"the run schedules {stands} already, as its settings or its steps say")
+    if value:
         waits = _cost(player, lambda key: key[0] == "scheduling")
         if not waits.counts():
             raise NotPredictable("the trace shows no time between steps that could be hidden")

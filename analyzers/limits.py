@@ -1,4 +1,8 @@
-"""What no setting can pass, in closed form: requests in flight, room in the KV cache, the weights' way from memory."""
+"""Bounds in closed form, as the run stands: requests in flight, room in the KV cache, the weights' way from memory.
+
+What is assumed stays as it is: a setting that changes it (a shorter latency, a larger batch, narrower weights) moves the
+bound, so each says what moves it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,8 @@ def _in_flight(measured: Measured) -> tuple[Limit, ...]:
     if rate is not None and rate < float("inf"):
         return ()
     found = metrics.get("request_throughput")
-    text = f"{concurrency:,} in flight / {latency:.3g} s each (Little's law)"
+    moved = "more in flight, or less time each, moves it"
+    text = f"{concurrency:,} in flight / {latency:.3g} s each (Little's law); {moved}"
     return (
         Limit(
             name="requests/s at this concurrency and latency",
@@ -80,17 +85,18 @@ def _decode_rate(measured: Measured) -> tuple[Limit, ...]:
     ranks = int(measured.settings.get("tensor_parallel", 1.0))
     least = _shortest(shape, device, batch, ranks), _shortest(shape, device, 1, ranks)
     how = f"the least that the weights take from the memory of {ranks} x {device.name} ({device.source})"
+    moved = "narrower weights, more ranks or several tokens a step move it"
     metrics = metrics_of(measured.bench)
     found = Limit(
         name="output tokens/s at the usual batch",
         value=batch / least[0],
         now=metrics.get("output_throughput"),
         unit="tokens/s",
-        how=f"{batch:,} sequences / {least[0] * 1e3:.3g} ms, {how}; attention left out",
+        how=f"{batch:,} sequences / {least[0] * 1e3:.3g} ms, {how}; attention left out; a larger batch, {moved}",
     )
     if run.fact("setting.speculative") is not None:
         return (found,)  # several tokens a step
-    alone = f"{how}, at one sequence a step; attention left out"
+    alone = f"{how}, at one sequence a step; attention left out; {moved}"
     return (
         found,
         Limit(name=TPOT, value=least[1], now=metrics.get("mean_tpot"), unit="s", how=alone, floor=True),

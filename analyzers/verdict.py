@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from profiler.analyzers.causes import CAUSES
 from profiler.analyzers.metrics import spoken
@@ -11,6 +11,7 @@ from profiler.model.diagnosis import FairnessRule, Gap, RunSummary, Verdict, Win
 
 # In a sentence a cause's title is a common noun, but for a name.
 TITLES = {kind.name: kind.title if "CUDA" in kind.title else kind.title.lower() for kind in CAUSES}
+_MOST: Final = 0.5
 Status = Literal["winner", "no difference", "not comparable", "insufficient evidence"]
 
 
@@ -35,7 +36,9 @@ def verdict_of(
     primary = next((g for g in gaps if g.metric == "output_throughput"), None)
     a, b = runs[0].name, runs[1].name
     if primary is None:
-        headline = f"No winner is named between {a} and {b}: throughput was not measured in both runs."
+        asked = all("output_throughput" in run.metrics for run in runs)
+        why = "was not asked for" if asked else "was not measured in both runs"
+        headline = f"No winner is named between {a} and {b}: output throughput {why}."
         rest = ""
         if gaps and gaps[0].metric == "device_seconds_per_step":
             rest = (
@@ -61,7 +64,7 @@ def verdict_of(
             reasons.append(f"the 95% interval of the gap, {low:+.4g} to {high:+.4g} tokens/s, holds zero")
         rest = f"What differs all the same: {'; '.join(differences)}." if differences else ""
         return _verdict("no difference", None, headline, rest, reasons)
-    rest = " ".join(filter(None, (_why(primary), _the_other_way(gaps, primary, (a, b)))))
+    rest = " ".join(filter(None, (_why(primary, missing), _the_other_way(gaps, primary, (a, b)))))
     return _verdict("winner", primary.winner, described, rest, _unchecked(rules))
 
 
@@ -106,14 +109,19 @@ def _title(run: RunSummary) -> str:
     return f"{run.name} ({engine}{version})"
 
 
-def _why(gap: Gap) -> str:
-    """The rows that carry at least a tenth of the gap, largest first, each with its own sentence."""
+def _why(gap: Gap, missing: Sequence[str]) -> str:
+    """The rows that carry at least a tenth of the gap, largest first, each with its own sentence; where most of it is
+    unexplained, the last thing that is missing says why."""
     rows = [row for row in gap.causes if row.share is not None and row.share >= 0.1]
     parts = []
     for row in rows[:3]:
         certain = row.interval is not None and not row.interval[0] <= 0.0 <= row.interval[1]
         hedge = "" if certain else " (its interval holds zero)"
         parts.append(f"{row.share:.0%} of the gap is {TITLES[row.cause]}{hedge}: {row.summary}.")
+    against = [(row, -row.share) for row in gap.causes if row.share is not None and row.share <= -0.1]
+    for row, share in against[:2]:
+        parts.append(f"Against it, {TITLES[row.cause]} takes back {share:.0%} of the gap: {row.summary}.")
     if gap.unexplained.share is not None and abs(gap.unexplained.share) >= 0.1:
-        parts.append(f"{gap.unexplained.share:.0%} is unexplained.")
+        why = f": {missing[-1]}" if missing and abs(gap.unexplained.share) >= _MOST else ""
+        parts.append(f"{gap.unexplained.share:.0%} is unexplained{why}.")
     return " ".join(parts)

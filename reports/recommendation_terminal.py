@@ -34,7 +34,7 @@ def print_recommendations(
         _heading(console, "Symptoms, without a prediction")
         _advice(document.advice, console)
     if document.limits:
-        _heading(console, "Limits that no setting passes")
+        _heading(console, "Limits as the run stands")
         _limits(document.limits, console)
     if document.without_effect and (verbose or not document.recommendations):
         _heading(console, "Without effect here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analyzers.causes.kind import CauseKind
+from profiler.analyzers.gap.ledger import LATER
 from profiler.analyzers.gap.view import View, both, evidence
 from profiler.model.diagnosis import Evidence
 
@@ -12,10 +13,10 @@ def _evidence(view: View) -> tuple[Evidence, ...]:
         return ()
     source = view.source("trace")
     return (
-        *evidence("kernels launched by a graph replay", view.traced("replayed"), "fraction", source),
-        *evidence("steps with a graph replay", view.traced("replayed_steps"), "fraction", source),
+        *evidence("traced kernels launched by a graph replay", view.traced("replayed"), "fraction", source),
+        *evidence("traced steps with a graph replay", view.traced("replayed_steps"), "fraction", source),
         *evidence("graph launches a step", view.traced("graph_launches"), "count", source),
-        *evidence("device idle until a launch, in a step", view.per_step("cuda_graph"), "s", source),
+        *evidence("device idle until a launch, in a step", view.per_step("cuda_graph"), "s", view.source("fitted")),
     )
 
 
@@ -26,10 +27,14 @@ def _summary(view: View, amount: float) -> str:
     if not both(replayed):
         return "not known without a trace of both runs"
     a, b = view.names()
-    text = f"graphs replay {replayed[0]:.0%} of {a}'s kernels and {replayed[1]:.0%} of {b}'s"
+    text = f"graphs replay {replayed[0]:.0%} of {a}'s traced kernels and {replayed[1]:.0%} of {b}'s"
+    if abs(view.parts.get(("scheduling", LATER), 0.0)) > abs(amount):
+        return f"{text}; launches come later and take no longer: counted as scheduling"
     if amount and not view.by_chance("cuda_graph"):
         return f"{text}; the rest waits for launches one by one"
     late = view.per_step("cuda_graph")
+    if not both(late):
+        return text
     return f"{text}, and no launch is late" if not any(late) else f"{text}; late launches make no difference"
 
 

@@ -13,11 +13,11 @@ _ROUNDING: Final = 5e-4
 
 
 def _evidence(view: View) -> tuple[Evidence, ...]:
-    source = view.source("trace")
+    source, fitted = view.source("trace"), view.source("fitted")
     return (
-        *evidence("kernel time of a step, pauses between kernels included", view.per_step("kernel"), "s", source),
-        *evidence("the same at equal batches, as fitted", view.at_equal_steps("kernel"), "s", source),
-        *evidence("pauses between kernels of a step", view.per_step("kernel", GAPS), "s", source),
+        *evidence("kernel time of a step, pauses between kernels included", view.per_step("kernel"), "s", fitted),
+        *evidence("the same at equal batches, as fitted", view.at_equal_steps("kernel"), "s", fitted),
+        *evidence("pauses between kernels of a step", view.per_step("kernel", GAPS), "s", fitted),
         *evidence("kernels (operators) a step", view.traced("kernels"), "count", source),
     )
 

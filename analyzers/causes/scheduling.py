@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analyzers.causes.kind import CauseKind
+from profiler.analyzers.gap.ledger import HELD
 from profiler.analyzers.gap.view import Pair, View, both, evidence, time_text
 from profiler.model.diagnosis import Evidence
 
@@ -20,7 +21,7 @@ def _outside(view: View) -> Pair:
 
 def _evidence(view: View) -> tuple[Evidence, ...]:
     return (
-        *evidence("device idle between steps, per step", view.per_step("scheduling"), "s", view.source("trace")),
+        *evidence("device idle between steps, per step", view.per_step("scheduling"), "s", view.source("fitted")),
         *evidence("share of the load outside the timed steps", _outside(view), "fraction", view.source("steps")),
         *evidence("scheduler seconds outside the executor", view.counter("scheduler_seconds"), "s",
                   view.source("metrics")),
@@ -32,11 +33,23 @@ def _summary(view: View, amount: float) -> str:
     waits = view.per_step("scheduling")
     if both(waits) and waits[0] is not None and waits[1] is not None:
         text = f"between steps the device waits {time_text(waits[0])} a step in {a} and {time_text(waits[1])} in {b}"
-        return text if amount else f"{text}; no difference"
+        held = view.parts.get(("cuda_graph", HELD), 0.0)
+        if abs(held) > abs(amount):
+            return f"{text}, as launches hold the host: counted as CUDA Graph"
+        return f"{text}{_overlap(view)}" if amount else f"{text}; no difference"
     outside = _outside(view)
     if outside[0] is not None and outside[1] is not None:
         return f"{outside[0]:.0%} of {a}'s time and {outside[1]:.0%} of {b}'s lies outside the timed steps"
     return "not known: needs timed steps or a trace of both runs"
+
+
+def _overlap(view: View) -> str:
+    """Which of the runs schedules while the device computes, where only one does."""
+    if view.model_a is None or view.model_b is None or view.model_a.overlapped == view.model_b.overlapped:
+        return ""
+    a, b = view.names()
+    beside, in_turns = (a, b) if view.model_a.overlapped else (b, a)
+    return f"; {beside} schedules while the device computes, {in_turns} in turns with it"
 
 
 CAUSE = CauseKind("scheduling", "Scheduling", "timed steps, or a trace with steps of both runs", _evidence, _summary)

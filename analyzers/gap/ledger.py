@@ -12,7 +12,10 @@ from profiler.analyzers.gap.accounting import Split
 from profiler.analyzers.gap.measured import Limit, Measured
 from profiler.analyzers.gap.model import Component
 
-UNEXPLAINED = "unexplained"
+UNEXPLAINED: Final = "unexplained"
+# Parts that count as another cause than the idle time they are made of.
+HELD: Final = "idle while launches hold the host"
+LATER: Final = "launches that come later"
 
 
 @dataclass
@@ -135,9 +138,9 @@ def book(ledger: Ledger, part: Split, context: Context, *, per_token: bool = Fal
         if clocks:
             rates.add("hardware", "clock of the device", clocks, level)
         if launches:
-            rates.add("cuda_graph", "idle while launches hold the host", launches, 0.0)
+            rates.add("cuda_graph", HELD, launches, 0.0)
         if later:
-            rates.add("scheduling", "launches that come later", later, 0.0)
+            rates.add("scheduling", LATER, later, 0.0)
     if context.follows_pace():
         shifted = _follow(shifted, rates)
     for booked in (shifted, rates):

@@ -15,22 +15,25 @@ from profiler.model.diagnosis import ALWAYS_SHOWN, Cause, Part, Unexplained
 NOTHING: Final = 1e-9
 # Beside the largest row a smaller one is written as 0: its text claims no difference either.
 SHOWN: Final = 5e-5
+NOT_BROKEN_DOWN: Final = "this metric is not broken down"
 
 
 def causes_of(
-    ledger: Ledger,
+    ledger: Ledger | None,
     view: View,
     intervals: Mapping[str, tuple[float, float]],
     factor: float,
     gap: float,
 ) -> tuple[tuple[Cause, ...], Unexplained]:
-    """Rows largest first. ``factor`` turns the ledger's seconds into the metric's unit; ``gap`` is in that unit.
+    """Rows largest first. ``factor`` turns the ledger's seconds into the metric's unit; ``gap`` is in that unit. A
+    metric without a ledger is not broken down.
 
     What is left to the gap after rounding goes to ``unexplained``, so that the rows add up to it.
     """
+    broken_down, ledger = ledger is not None, ledger or Ledger()
     amounts = ledger.by_cause()
     largest = max((abs(amount) for amount in (*amounts.values(), gap / factor if factor else 0.0)), default=0.0)
-    view = replace(view, intervals=intervals, leading=_leading(ledger))
+    view = replace(view, intervals=intervals, parts=ledger.amounts)
     rows = []
     for kind in CAUSES:
         amount = amounts.get(kind.name, 0.0)
@@ -39,6 +42,7 @@ def causes_of(
         value = amount * factor + 0.0  # no minus zero
         bounds = intervals.get(kind.name)
         interval = None if bounds is None else _sorted(bounds[0] * factor, bounds[1] * factor)
+        told = kind.summary(view, amount if abs(amount) > SHOWN * largest else 0.0) if broken_down else NOT_BROKEN_DOWN
         rows.append(
             Cause(
                 cause=kind.name,
@@ -46,7 +50,7 @@ def causes_of(
                 share=value / gap if gap else None,
                 interval=interval,
                 extrapolated=kind.name in ledger.extrapolated,
-                summary=kind.summary(view, amount if abs(amount) > SHOWN * largest else 0.0),
+                summary=told,
                 evidence=kind.evidence(view),
                 parts=_parts(ledger, kind.name, factor, gap),
             )
@@ -56,11 +60,6 @@ def causes_of(
     parts = _parts(ledger, UNEXPLAINED, factor, gap)
     summary = "" if not parts else "; ".join(part.name for part in parts)
     return tuple(rows), Unexplained(gap=left, share=left / gap if gap else None, summary=summary, parts=parts)
-
-
-def _leading(ledger: Ledger) -> dict[str, str]:
-    """The largest part of each cause."""
-    return {cause: part for (cause, part), _ in sorted(ledger.amounts.items(), key=lambda item: abs(item[1]))}
 
 
 def _parts(ledger: Ledger, cause: str, factor: float, gap: float) -> tuple[Part, ...]:

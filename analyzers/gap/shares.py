@@ -18,6 +18,8 @@ import numpy as np
 from profiler.analyzers.gap.accounting import Split
 from profiler.analyzers.gap.contention import known
 from profiler.analyzers.gap.ledger import (
+    HELD,
+    LATER,
     UNEXPLAINED,
     Context,
     Ledger,
@@ -192,8 +194,8 @@ def _deltas(
         moved = held if key[0] == "scheduling" else 0.0
         later = back if key[0] == "cuda_graph" else 0.0
         add("hardware", "clock of the device", delta, clock, size)
-        add("cuda_graph", "idle while launches hold the host", delta, moved, size)
-        add("scheduling", "launches that come later", delta, later, size)
+        add("cuda_graph", HELD, delta, moved, size)
+        add("scheduling", LATER, delta, later, size)
         add(key[0], key[1], delta, 1.0 - clock - moved - later, size)
     fractions = {}
     for cause, rows in sizes.items():

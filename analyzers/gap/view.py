@@ -10,7 +10,7 @@ import numpy as np
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.gap.ledger import Context
 from profiler.analyzers.gap.measured import Measured
-from profiler.analyzers.gap.model import RunModel
+from profiler.analyzers.gap.model import Component, RunModel
 from profiler.analyzers.gap.shape import Load
 from profiler.model.diagnosis import Evidence
 
@@ -20,13 +20,18 @@ Pair = tuple[float | None, float | None]
 @dataclass(frozen=True)
 class View:
     """Both runs and, where they have steps, their models (None: the run has no steps to compare). ``intervals`` are
-    those of the causes' amounts, seconds; ``leading`` names the largest part of each."""
+    those of the causes' amounts, seconds; ``parts`` are these amounts by cause and part."""
 
     context: Context
     model_a: RunModel | None
     model_b: RunModel | None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    leading: Mapping[str, str] = field(default_factory=dict[str, str])
+    parts: Mapping[Component, float] = field(default_factory=dict[Component, float])
+
+    @property
+    def leading(self) -> dict[str, str]:
+        """The largest part of each cause."""
+        return {cause: part for (cause, part), _ in sorted(self.parts.items(), key=lambda item: abs(item[1]))}
 
     @property
     def a(self) -> Measured:
@@ -86,7 +91,7 @@ class View:
         return _steps(self.a), _steps(self.b)
 
     def source(self, kind: str) -> str:
-        """Where a kind of evidence (trace, steps, metrics, counters, bench) was read, for both runs."""
+        """Where a kind of evidence (trace, fitted, steps, metrics, counters, bench) was read, for both runs."""
         parts = []
         for measured in (self.a, self.b):
             parts.append(_source(measured, kind))
@@ -172,6 +177,9 @@ def _source(measured: Measured, kind: str) -> str:
     run = measured.run
     if kind == "trace":
         return measured.traced.trace if measured.traced is not None else "no trace"
+    if kind == "fitted":
+        # A mean over the load's steps, which are more than those of the trace and were not slowed by a profiler.
+        return f"{measured.traced.trace}, fitted to all steps" if measured.traced is not None else "no trace"
     if kind == "steps":
         return measured.steps.source if measured.steps is not None else "no steps"
     if kind == "metrics":

@@ -24,7 +24,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound in closed form that no setting passes: a ceiling, or a floor where ``floor`` is true. ``value`` is in
+    """A bound in closed form as the run stands; ``how`` also says what moves it: a ceiling, or a floor where ``floor`` is true. ``value`` is in
     ``unit``; ``now`` is where the run is."""
 
     name: str
