@@ -14,6 +14,7 @@ from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.engineer_summary import RunSeen, engineer_summary
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
+from profiler.analyzers.gap.contention import known
 from profiler.analyzers.gap.intervals import Replica
 from profiler.analyzers.gap.ledger import Context
 from profiler.analyzers.gap.ledgers import DEFAULT_METRICS, Played, ledger_of, played_pair
@@ -63,9 +64,11 @@ def diagnose(
     run_a, run_b = focused(run_a, bench_a, repeats[0]), focused(run_b, bench_b, repeats[1])
     traced = traced_pair(run_a, run_b)
     a, b = measure(run_a, bench_a, traced.accounts[0]), measure(run_b, bench_b, traced.accounts[1])
-    known = [[metrics_of(bench) for bench in side] for side in repeats]
+    repeated = [[metrics_of(bench) for bench in side] for side in repeats]
     noise = {
-        metric: spread.between(log_values(known[0], metric), log_values(known[1], metric), a.device, b.device, metric)
+        metric: spread.between(
+            log_values(repeated[0], metric), log_values(repeated[1], metric), a.device, b.device, metric
+        )
         for metric in ("output_throughput", *metrics)
     }
     values = _values(bench_a, slo), _values(bench_b, slo)
@@ -337,6 +340,11 @@ def _method(view: View) -> tuple[str, ...]:
         "Composition (which steps) is separated from rates (how long an equal step takes); intervals resample residual "
         "step times and traced steps in blocks.",
     ]
+    if view.model_a is not None and view.model_b is not None and known(view.model_a, view.model_b):
+        lines.append(
+            "What host and device hide of each other's changes is counted for neither alone, so a row is not the "
+            "difference of its evidence times the steps."
+        )
     for measured, model in ((view.a, view.model_a), (view.b, view.model_b)):
         if measured.steps is not None:
             lines.append(

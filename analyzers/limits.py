@@ -1,7 +1,7 @@
 """Bounds in closed form, as the run stands: requests in flight, room in the KV cache, the weights' way from memory.
 
-What is assumed stays as it is: a setting that changes it (a shorter latency, a larger batch, narrower weights) moves the
-bound, so each says what moves it.
+What is assumed stays as it is: a setting that changes it (a shorter latency, a larger batch, narrower weights) moves
+the bound, so each says what moves it.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from profiler.analyzers.gap.view import Pair, View, both, evidence
 from profiler.model.diagnosis import Evidence
 
 _ROUNDING: Final = 5e-4
+_NEARLY_ALL: Final = 0.8
 
 
 def _evidence(view: View) -> tuple[Evidence, ...]:
@@ -42,7 +43,17 @@ def _summary(view: View, amount: float) -> str:
     gaps = view.per_step("kernel", GAPS)
     if both(gaps) and both(busy) and abs(_difference(gaps)) > 0.8 * abs(_difference(busy)):
         return f"the device pauses longer between {slower}'s kernels than between {faster}'s{more}"
-    return f"at an equal batch, {slower}'s kernels take {_times(view, amount)}longer than {faster}'s{more}"
+    return (
+        f"at an equal batch, {slower}'s kernels take {_times(view, amount)}longer than {faster}'s{_where(view)}{more}"
+    )
+
+
+def _where(view: View) -> str:
+    """The category that nearly all of the amount is of."""
+    parts = {part: amount for (cause, part), amount in view.parts.items() if cause == "kernel"}
+    size = sum(abs(amount) for amount in parts.values())
+    largest = max(parts, key=lambda part: abs(parts[part]), default="")
+    return f", nearly all of it in {largest}" if size and abs(parts[largest]) >= _NEARLY_ALL * size else ""
 
 
 def _times(view: View, amount: float) -> str:

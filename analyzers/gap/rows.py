@@ -16,6 +16,7 @@ NOTHING: Final = 1e-9
 # Beside the largest row a smaller one is written as 0: its text claims no difference either.
 SHOWN: Final = 5e-5
 NOT_BROKEN_DOWN: Final = "this metric is not broken down"
+TURNED: Final = "; this metric gains from it all the same, since longer steps change which requests share one"
 
 
 def causes_of(
@@ -43,6 +44,8 @@ def causes_of(
         bounds = intervals.get(kind.name)
         interval = None if bounds is None else _sorted(bounds[0] * factor, bounds[1] * factor)
         told = kind.summary(view, amount if abs(amount) > SHOWN * largest else 0.0) if broken_down else NOT_BROKEN_DOWN
+        # A throughput, whose factor is negative, has no queue to gain from.
+        told += TURNED if factor > 0.0 and view.turned(kind.name, amount) else ""
         rows.append(
             Cause(
                 cause=kind.name,

@@ -68,6 +68,12 @@ class View:
         """Seconds that a step spends in a component, traced times brought to the unprofiled step (own steps)."""
         return _per_step(self.a, self.model_a, cause, part), _per_step(self.b, self.model_b, cause, part)
 
+    def turned(self, cause: str, amount: float) -> bool:
+        """Whether a metric gains, beyond chance, where a step loses time to a cause: longer steps change which requests
+        share one, and how long the others wait."""
+        one, two = self.per_step(cause)
+        return one is not None and two is not None and (two - one) * amount < 0.0 and not self.by_chance(cause)
+
     def at_equal_steps(self, cause: str) -> Pair:
         """The same at equal steps: each run's fitted times over the steps of both runs, which count alike."""
         a, b = self.a.steps, self.b.steps

@@ -24,8 +24,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound in closed form as the run stands; ``how`` also says what moves it: a ceiling, or a floor where ``floor`` is true. ``value`` is in
-    ``unit``; ``now`` is where the run is."""
+    """A bound in closed form as the run stands: a ceiling, or a floor where ``floor`` is true. ``value`` is in
+    ``unit``; ``now`` is where the run is, and ``how`` also says what moves the bound."""
 
     name: str
     value: float
