@@ -155,7 +155,8 @@ def latency_interval(a: BenchResult, b: BenchResult, metric: str, deviation: flo
     if paired and metric == "mean_tpot":
         half = spread.NORMAL_95 * float(np.hypot(of_neighbours(two - one), between))
         return value_b - value_a - half, value_b - value_a + half
-    rng_a, rng_b = _generators(a.duration <= b.duration)
+    # Pairs are drawn as one, whichever run is called A.
+    rng_a, rng_b = _generators(paired or a.duration <= b.duration)
     drawn = np.empty(REPLICATES)
     for i in range(REPLICATES):
         rows_a = blocks(len(one), rng_a)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.gap.view import time_text
 from profiler.model.diagnosis import Cause, Diagnosis
 from profiler.reports import numbers
@@ -64,3 +65,29 @@ def test_equal_collectives_are_not_said_to_be_hidden(lab: Lab) -> None:
 def test_a_time_that_is_only_rounding_is_zero() -> None:
     assert time_text(1.5e-18) == "0 s"
     assert time_text(3.6e-7) == "360 ns"
+
+
+def test_idle_time_that_counts_as_another_cause_says_so(lab: Lab) -> None:
+    document = lab("capture-too-small").forward
+    assert "as launches hold the host: counted as CUDA Graph" in row(document, "scheduling").summary
+    document = lab("no-overlap").forward
+    assert "run-A schedules while the device computes, run-B in turns with it" in row(document, "scheduling").summary
+
+
+def test_a_metric_without_a_split_claims_nothing_of_causes(lab: Lab) -> None:
+    pair = lab("opposing")
+    (gap,) = diagnose(pair.a, pair.b, ("mean_itl",)).gaps
+    assert {cause.summary for cause in gap.causes} == {"this metric is not broken down"}
+    verdict = diagnose(pair.a, pair.b, ("mean_ttft",)).verdict
+    assert "output throughput was not asked for" in verdict.text
+
+
+def test_what_a_cause_takes_back_is_in_the_verdict(lab: Lab) -> None:
+    assert "Against it, " in lab("opposing").forward.verdict.text
+
+
+@pytest.mark.parametrize("case", ["opposing", "slow-attention"])
+def test_intervals_do_not_depend_on_which_run_is_called_a(case: str, lab: Lab) -> None:
+    for one, two in zip(lab(case).forward.gaps, lab(case).backward.gaps, strict=True):
+        assert one.interval is not None and two.interval is not None
+        assert one.interval == pytest.approx((-two.interval[1], -two.interval[0]))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from profiler.analyzers.corroboration import busy_of, contradicted, toll_of
+from profiler.analyzers.corroboration import belongs_of, busy_of, contradicted, toll_of
 from profiler.analyzers.device import accounts_of
 from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.inspection import inspect
@@ -130,3 +131,31 @@ def test_kernel_time_that_the_counters_contradict_is_not_claimed() -> None:
     runs = [Run(n, n, (), {}, traces=(trace,), counters=(counters([0.95] * 6, [0] * 6),)) for n in "ab"]
     document = diagnose(*runs)
     assert any("its kernel time is not complete" in line for line in document.missing)
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"model.num_layers": 31}, r"its steps show 32 layers and the model has 31: they are not of one run"),
+        ({"setting.cuda_graph": False}, r"graphs are off by the settings and 100% of its decode steps replay one"),
+        ({"setting.max_num_seqs": 4}, r"a step of it decodes \d+ sequences and the limit is 4"),
+    ],
+)
+def test_a_trace_that_its_run_contradicts_splits_nothing(facts: dict[str, object], text: str, lab: Lab) -> None:
+    pair = lab("slow-attention")
+    other = replace(pair.b, facts={**pair.b.facts, **facts})
+    (account,) = accounts_of(other.traces[0])
+    found = belongs_of(other, account)
+    assert found is not None and found.passed is False and re.match(text, found.detail), found
+    document = diagnose(pair.a, other)
+    assert any(re.search(text, line) for line in document.missing)
+    assert re.search(rf"is unexplained: run-B: {text}", document.verdict.text)
+    assert abs(document.gaps[0].unexplained.share or 0.0) > 0.9
+
+
+def test_a_trace_of_its_own_run_is_not_contradicted(lab: Lab) -> None:
+    for run in (lab("graphs-off").a, lab("graphs-off").b):
+        (account,) = accounts_of(run.traces[0])
+        found = belongs_of(run, account)
+        assert found is not None and found.passed, found
+        assert contradicted(run, account) == ()
