@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ BLOCKS: Final = 16
 MOST_ALIKE: Final = 20
 SEED: Final = 20_261_130
 SPLIT: Final = 0.05
+State = Mapping[str, Any]  # of a generator of random numbers
 
 
 def redrawn(measured: Measured, model: RunModel, rng: np.random.Generator) -> Measured:
@@ -182,15 +183,32 @@ class Replica:
     gap: float
 
 
-def replicas_of(a: Measured, b: Measured, models: tuple[RunModel, RunModel]) -> list[Replica]:
-    """REPLICATES redrawn pairs, the same ones for every metric."""
-    rng = np.random.default_rng(SEED)
+def replica_of(a: Measured, b: Measured, models: tuple[RunModel, RunModel], state: State) -> Replica:
+    """The redrawn pair of one of the ``states``."""
+    rng = _at(state)
     split = bool(models[0].device) and bool(models[1].device)
-    found = []
+    one, two = redrawn(a, models[0], rng), redrawn(b, models[1], rng)
+    drawn = models_of(one, two, split, (_rows(a, rng), _rows(b, rng)), models)
+    assert drawn is not None
+    gap = two.duration / max(b.tokens, 1) - one.duration / max(a.tokens, 1)
+    return Replica(one, two, *drawn, gap)
+
+
+def states(a: Measured, b: Measured, models: tuple[RunModel, RunModel]) -> list[State]:
+    """Where in one stream of random numbers each of REPLICATES redrawn pairs begins: each can be drawn by itself, and
+    is the one that drawing them in a row gives."""
+    rng = np.random.default_rng(SEED)
+    found: list[State] = []
     for _ in range(REPLICATES):
-        one, two = redrawn(a, models[0], rng), redrawn(b, models[1], rng)
-        drawn = models_of(one, two, split, (_rows(a, rng), _rows(b, rng)), models)
-        assert drawn is not None
-        gap = two.duration / max(b.tokens, 1) - one.duration / max(a.tokens, 1)
-        found.append(Replica(one, two, *drawn, gap))
+        found.append(rng.bit_generator.state)
+        for measured, model in zip((a, b), models, strict=True):
+            redrawn(measured, model, rng)
+        for measured in (a, b):
+            _rows(measured, rng)
     return found
+
+
+def _at(state: State) -> np.random.Generator:
+    rng = np.random.default_rng(SEED)
+    rng.bit_generator.state = state
+    return rng
