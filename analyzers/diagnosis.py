@@ -15,9 +15,8 @@ from profiler.analyzers.engineer_summary import RunSeen, engineer_summary
 from profiler.analyzers.fairness import rules as fairness
 from profiler.analyzers.gap import intervals, spread
 from profiler.analyzers.gap.contention import known
-from profiler.analyzers.gap.intervals import Replica
 from profiler.analyzers.gap.ledger import Context
-from profiler.analyzers.gap.ledgers import DEFAULT_METRICS, Played, ledger_of, played_pair
+from profiler.analyzers.gap.ledgers import DEFAULT_METRICS, Drawn, Played, drawn_of, ledger_of, played_pair
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.gap.played import with_all_steps
@@ -83,7 +82,7 @@ def diagnose(
             context, models = Context(a, b, context.clock_ratio), models_of(a, b, same_profiler)
     view = View(context, *(models or (None, None)))
     wanted = [m for m in (*metrics, *(("goodput",) if slo else ())) if m in values[0] and m in values[1]]
-    replicas = intervals.replicas_of(a, b, models) if models else []
+    replicas = drawn_of(wanted, view, values)
     played = played_pair(view) if wanted else None
     gaps = tuple(
         _gap(metric, view, values, replicas, played, noise.get(metric, noise["output_throughput"]).deviation, slo)
@@ -197,7 +196,7 @@ def _gap(
     metric: str,
     view: View,
     values: tuple[Mapping[str, float], Mapping[str, float]],
-    replicas: Sequence[Replica],
+    replicas: Sequence[Drawn],
     played: Played | None,
     deviation: float,
     slo: Mapping[str, float] | None,

@@ -172,9 +172,9 @@ def of_neighbours(values: Floats) -> float:
     return float(np.sqrt(np.mean(np.diff(values) ** 2) / 2 / len(values)))
 
 
-def _generators(in_order: bool) -> tuple[np.random.Generator, np.random.Generator]:
+def _generators(in_order: bool, *numbers: int) -> tuple[np.random.Generator, np.random.Generator]:
     """One for each run, by which of them is the faster: the intervals do not depend on which is called A."""
-    one, two = (np.random.default_rng((SEED, number)) for number in range(2))
+    one, two = (np.random.default_rng((SEED, side, *numbers)) for side in range(2))
     return (one, two) if in_order else (two, one)
 
 
@@ -189,15 +189,12 @@ class Replica:
     gap: float
 
 
-def replicas_of(a: Measured, b: Measured, models: tuple[RunModel, RunModel]) -> list[Replica]:
-    """REPLICATES redrawn pairs, the same ones for every metric."""
-    rng_a, rng_b = _generators(a.duration <= b.duration)
+def replica_of(a: Measured, b: Measured, models: tuple[RunModel, RunModel], number: int) -> Replica:
+    """One redrawn pair of REPLICATES, the same one for every metric; each can be drawn by itself."""
+    rng_a, rng_b = _generators(a.duration <= b.duration, number)
     split = bool(models[0].device) and bool(models[1].device)
-    found = []
-    for _ in range(REPLICATES):
-        one, two = redrawn(a, models[0], rng_a), redrawn(b, models[1], rng_b)
-        drawn = models_of(one, two, split, (_rows(a, rng_a), _rows(b, rng_b)), models)
-        assert drawn is not None
-        gap = two.duration / max(b.tokens, 1) - one.duration / max(a.tokens, 1)
-        found.append(Replica(one, two, *drawn, gap))
-    return found
+    one, two = redrawn(a, models[0], rng_a), redrawn(b, models[1], rng_b)
+    drawn = models_of(one, two, split, (_rows(a, rng_a), _rows(b, rng_b)), models)
+    assert drawn is not None
+    gap = two.duration / max(b.tokens, 1) - one.duration / max(a.tokens, 1)
+    return Replica(one, two, *drawn, gap)

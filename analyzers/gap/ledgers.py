@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from profiler.analyzers.gap.accounting import per_output_token, split
-from profiler.analyzers.gap.intervals import Replica
+from profiler.analyzers.gap.intervals import REPLICATES, replica_of
 from profiler.analyzers.gap.ledger import Context, Ledger
-from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.metrics_split import mean_tpot, mean_ttft, throughput
 from profiler.analyzers.gap.model import RunModel
 from profiler.analyzers.gap.played import Player, player_of
 from profiler.analyzers.gap.shares import Shares, booked, shares_of
 from profiler.analyzers.gap.view import View
 from profiler.analyzers.metrics import THROUGHPUTS
+from profiler.store.side_by_side import side_by_side
 
 DEFAULT_METRICS: Final = ("output_throughput", "mean_ttft", "mean_tpot", "mean_e2e")
 # A metric that only the replay explains is shown without a split where it leaves more than this.
@@ -25,6 +25,7 @@ WELL_EXPLAINED: Final = 0.15
 REPRODUCED: Final = 0.03
 # How much rows that cancel each other count against an account.
 CANCELLING: Final = 0.1
+Sides = tuple[Mapping[str, float], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,7 @@ def played_pair(view: View) -> Played | None:
 
 
 def ledger_of(
-    metric: str,
-    view: View,
-    values: tuple[Mapping[str, float], Mapping[str, float]],
-    replicas: Sequence[Replica],
-    played: Played | None,
+    metric: str, view: View, values: Sides, replicas: Sequence[Drawn], played: Played | None
 ) -> tuple[Ledger | None, list[Mapping[str, float]]]:
     """(the ledger, its replicates by cause); no ledger where the metric has no split or a run no steps.
 
@@ -64,7 +61,10 @@ def ledger_of(
     explains most of the gap (some of it, where the schedulers follow other rules): the accounting knows neither what
     rules do to a queue nor when in a load the prompts come.
     """
-    ledger, causes = _accounted(metric, view, values, replicas)
+    ledger = None
+    if view.model_a is not None and view.model_b is not None:
+        ledger = accounted((metric,), view.context, view.model_a, view.model_b, values).get(metric)
+    causes = [] if ledger is None else [replica.causes[metric] for replica in replicas]
     if played is None:
         return ledger, causes
     if metric in THROUGHPUTS:
@@ -86,33 +86,55 @@ def ledger_of(
     return (other, causes) if other.left() <= enough else (ledger, causes)
 
 
-def _accounted(
-    metric: str, view: View, values: tuple[Mapping[str, float], Mapping[str, float]], replicas: Sequence[Replica]
-) -> tuple[Ledger | None, list[Mapping[str, float]]]:
+@dataclass(frozen=True)
+class Drawn:
+    """One replicate: its gap in seconds per output token, and the amounts by cause of each metric that is split."""
+
+    gap: float
+    causes: Mapping[str, Mapping[str, float]]
+
+
+def drawn_of(metrics: Sequence[str], view: View, values: Sides) -> list[Drawn]:
+    """The replicates, the same ones for every metric; none where a run has no steps. They are made side by side, and of
+    each only its amounts are held."""
     model_a, model_b = view.model_a, view.model_b
-    if model_a is None or model_b is None:
-        return None, []
-    clock = view.context.clock_ratio
+    if model_a is None or model_b is None or not metrics:
+        return []
+    models = model_a, model_b
 
-    def draw(a: Measured, b: Measured, one: RunModel, two: RunModel) -> Ledger:
-        context = Context(a, b, clock)
+    def drawn(number: int) -> Drawn:
+        replica = replica_of(view.a, view.b, models, number)
+        context = Context(replica.a, replica.b, view.context.clock_ratio)
+        ledgers = accounted(metrics, context, replica.model_a, replica.model_b, values)
+        return Drawn(replica.gap, {metric: ledger.by_cause() for metric, ledger in ledgers.items()})
+
+    return side_by_side(drawn, range(REPLICATES))
+
+
+def accounted(
+    metrics: Sequence[str], context: Context, one: RunModel, two: RunModel, values: Sides
+) -> dict[str, Ledger]:
+    """The ledgers that the accounting of the steps gives, of those metrics that it splits. End-to-end is split as its
+    first token and the rest; a tool that states no TPOT leaves it whole."""
+    found: dict[str, Ledger] = {}
+    for metric in dict.fromkeys(metrics):
         if metric in THROUGHPUTS:
-            return throughput(context, one, two)
-        if metric == "mean_ttft":
-            return mean_ttft(context, one, two, values)
-        if metric == "mean_tpot":
-            return mean_tpot(context, one, two, values)
-        first, rest = mean_ttft(context, one, two, values), mean_tpot(context, one, two, values)
-        decoded = 0.5 * sum(m.tokens / max(m.bench.completed, 1) - 1 for m in (a, b))
-        for (cause, part), amount in rest.amounts.items():
-            first.add(cause, part, amount * decoded, rest.levels[cause, part] * decoded)
-        first.extrapolated |= rest.extrapolated
-        return first
+            found[metric] = throughput(context, one, two)
+        elif metric == "mean_ttft":
+            found[metric] = mean_ttft(context, one, two, values)
+        elif metric == "mean_tpot":
+            found[metric] = mean_tpot(context, one, two, values)
+        elif metric == "mean_e2e" and all({"mean_ttft", "mean_tpot"} <= side.keys() for side in values):
+            first = found.get("mean_ttft") or mean_ttft(context, one, two, values)
+            rest = found.get("mean_tpot") or mean_tpot(context, one, two, values)
+            found[metric] = _end_to_end(context, first, rest)
+    return found
 
-    if metric not in DEFAULT_METRICS and metric not in THROUGHPUTS:
-        return None, []
-    # End-to-end is split as its first token and the rest; a tool that states no TPOT leaves it whole.
-    if metric == "mean_e2e" and not all({"mean_ttft", "mean_tpot"} <= side.keys() for side in values):
-        return None, []
-    causes: list[Mapping[str, float]] = [draw(r.a, r.b, r.model_a, r.model_b).by_cause() for r in replicas]
-    return draw(view.a, view.b, model_a, model_b), causes
+
+def _end_to_end(context: Context, first: Ledger, rest: Ledger) -> Ledger:
+    ledger = Ledger(extrapolated=first.extrapolated | rest.extrapolated)
+    decoded = 0.5 * sum(m.tokens / max(m.bench.completed, 1) - 1 for m in (context.a, context.b))
+    for part, times in ((first, 1.0), (rest, decoded)):
+        for (cause, name), amount in part.amounts.items():
+            ledger.add(cause, name, amount * times, part.levels[cause, name] * times)
+    return ledger

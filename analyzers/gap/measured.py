@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from profiler.analyzers.device import DeviceAccount, StepCosts
 from profiler.analyzers.device_view import CPU
-from profiler.analyzers.gap.shape import Load, attributed
+from profiler.analyzers.gap.lag import attributed
+from profiler.analyzers.gap.shape import Load
 from profiler.analyzers.gap.window import Window, measured_window
 from profiler.analyzers.kept import kept_accounts
 from profiler.model.metrics import GAUGES, MetricsSnapshot

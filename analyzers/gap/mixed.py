@@ -98,9 +98,19 @@ class Mixture:
     host: float
     serial: float
     rest: float
+    # Steps of one composition come again and again.
+    known: dict[tuple[int, int], float] = field(default_factory=dict)
+    known_pipelined: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
 
     def seconds(self, decode: int, prefill_tokens: int) -> float:
         """Of a step that decodes so many sequences and computes so many prompt tokens."""
+        key = decode, prefill_tokens
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._seconds(*key)
+        return found
+
+    def _seconds(self, decode: int, prefill_tokens: int) -> float:
         a, b = self.pair.at(decode, prefill_tokens)
         host = Paces(
             a.device,
@@ -112,6 +122,13 @@ class Mixture:
 
     def pipelined(self, decode: int, prefill_tokens: int) -> tuple[float, float]:
         """(seconds of the device, seconds of the host) of such a step under asynchronous scheduling."""
+        key = decode, prefill_tokens
+        found = self.known_pipelined.get(key)
+        if found is None:
+            found = self.known_pipelined[key] = self._pipelined(*key)
+        return found
+
+    def _pipelined(self, decode: int, prefill_tokens: int) -> tuple[float, float]:
         a, b = self.pair.at(decode, prefill_tokens)
         device = a.device + self.device.signed(decode, prefill_tokens)
         host = a.host + self.host * (b.host - a.host)

@@ -20,6 +20,7 @@ from profiler.analyzers import idle
 from profiler.analyzers.device import StepCosts
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.contention import WAITS, Kept, host_share
+from profiler.analyzers.gap.lag import ahead_of_prefills
 from profiler.analyzers.gap.measured import Measured, Steps, trace_load
 from profiler.analyzers.gap.shape import (
     ALL_TERMS,
@@ -32,8 +33,8 @@ from profiler.analyzers.gap.shape import (
     Load,
     Shape,
     StepShape,
-    ahead_of_prefills,
     fit,
+    fit_beside,
     fit_pair,
     misfit,
     narrow,
@@ -164,12 +165,14 @@ def models_of(
             RunModel(b.steps, steps[1], {}, {}, False, inside),
         )
     sides = _Traced.of(traced_a.steps, traced_a.device, rows[0]), _Traced.of(traced_b.steps, traced_b.device, rows[1])
+    # A run beside itself is fitted once.
+    each = range(1 if a is b and rows[0] is rows[1] and like is None else 2)
     models, devices = [], []
-    for index in range(2):
+    for index in each:
         own, other = sides[index], sides[1 - index] if related else None
         devices.append({key: own.shape(key, other, None if like is None else like[index]) for key in own.device})
     beyond = 1.0 if CPU in (traced_a.device, traced_b.device) else _beyond((a, b), devices)
-    for index, (measured, its_steps) in enumerate(((a, a.steps), (b, b.steps))):
+    for index, measured, its_steps in zip(each, (a, b), (a.steps, b.steps), strict=False):
         own, other = sides[index], sides[1 - index] if related else None
         kept = None if like is None else like[index]
         account = (traced_a, traced_b)[index]
@@ -193,7 +196,7 @@ def models_of(
                 (np.inf, np.inf) if account.steps is None else _captured(account.steps, its_steps),
             )
         )
-    return models[0], models[1]
+    return models[0], models[-1]
 
 
 def _growing(
@@ -257,7 +260,7 @@ def _beyond(pair: tuple[Measured, Measured], devices: list[dict[Component, Shape
     """How far traced device times overshoot the steps of a run that is never idle (a factor of at most 1): what a trace
     of few steps misses of all others. The other run's, which may hide it in its idle time, are taken to do the same."""
     found = 1.0
-    for measured, device in zip(pair, devices, strict=True):
+    for measured, device in zip(pair, devices, strict=False):
         assert measured.steps is not None
         working = sum(shape.total(measured.steps.load) for shape in device.values())
         if working > 0.0:
@@ -382,7 +385,7 @@ class _Traced:
         if other is None or theirs is None:
             return fit(self.load, seconds, hinge=hinge, terms=_terms(key, self.load), apart=apart)
         terms = _terms(key, self.load, other.load)
-        return fit_pair(self.load, seconds, other.load, theirs, hinge, terms, apart=apart)[0]
+        return fit_beside(self.load, seconds, other.load, theirs, hinge, terms, apart)
 
     def period(self, overlapped: bool, like: RunModel | None) -> Shape | None:
         """Host and device beside each other where the device waits: what such a step takes but for what stands between

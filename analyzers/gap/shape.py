@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profiler.analyzers.gap.least_squares import nonnegative
 from profiler.model.requests import Floats
 
 TERMS: Final = ("step", "prefill step", "token", "sequence")
@@ -35,6 +35,7 @@ ENOUGH_STEPS: Final = 10
 # Tokens that a step may carry for free: about the ridge of the roofline, below it on slower devices.
 HINGES: Final = (0.0, 64.0, 128.0, 256.0, 512.0)
 FINER: Final = 17
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,38 @@ class Load:
 
     def features(self, hinge: float) -> Floats:
         """(n, 4): one row a step, one column a term; tokens count beyond ``hinge``."""
-        known = self._by_hinge.get(hinge)
-        if known is None:
-            beyond = np.maximum(self.prefill_tokens + self.decode - hinge, 0.0)
-            columns = [np.ones(len(self)), self.prefill_tokens > 0, beyond, self.decode]
-            known = np.stack(columns, axis=1).astype(np.float64)
-            self._by_hinge[hinge] = known
-        return known
+
+        def made() -> Floats:
+            found = np.empty((len(self), len(TERMS)))
+            found[:, STEP], found[:, PREFILL_STEP], found[:, SEQUENCE] = 1.0, self.prefill_tokens > 0, self.decode
+            np.maximum(self.prefill_tokens + self.decode - hinge, 0.0, out=found[:, TOKEN])
+            return found
+
+        return _recent(self._by_hinge, hinge, made)
+
+    def design(self, hinge: float, joined: NDArray[np.bool_] | None, apart: bool) -> Floats:
+        """(steps or what of them is one, 4): the terms that a fit solves for; see ``fit``."""
+
+        def made() -> Floats:
+            features = self.features(hinge)
+            if joined is None:
+                # As a sum of one step over its weight would leave it.
+                found = features * self.weight[:, None] / np.maximum(self.weight, 1e-12)[:, None]
+            else:
+                begin = beginnings(joined)
+                each = np.add.reduceat(self.weight, begin)
+                found = np.add.reduceat(features * self.weight[:, None], begin) / np.maximum(each, 1e-12)[:, None]
+            return found @ _APART if apart else found
+
+        return _recent(self._designs, (hinge, apart, None if joined is None else joined.tobytes()), made)
+
+    def beside(self, other: Load) -> Load:
+        """The steps of both, these first; made once for the same other."""
+        known = self._beside
+        if not known or known[0] is not other:
+            columns = (np.concatenate([getattr(self, f), getattr(other, f)]) for f in Load.__dataclass_fields__)
+            known[:] = [other, Load(*columns)]
+        return known[1]
 
     @cached_property
     def bounds(self) -> tuple[Floats, Floats]:
@@ -77,6 +103,14 @@ class Load:
     @cached_property
     def _by_hinge(self) -> dict[float, Floats]:
         return {}
+
+    @cached_property
+    def _designs(self) -> dict[tuple[float, bool, bytes | None], Floats]:
+        return {}
+
+    @cached_property
+    def _beside(self) -> list[Load]:
+        return []
 
     @cached_property
     def _sums(self) -> dict[float, Floats]:
@@ -110,6 +144,18 @@ class Load:
     def rows(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Load:
         """The chosen steps."""
         return Load(*(getattr(self, f)[chosen] for f in self.__dataclass_fields__))
+
+
+def _recent(known: dict[Key, Floats], key: Key, made: Callable[[], Floats]) -> Floats:
+    """What was made for a key; a few of them are held: steps can be a million."""
+    if key not in known:
+        if len(known) >= _HELD:
+            del known[next(iter(known))]
+        known[key] = made()
+    return known[key]
+
+
+_HELD: Final = 8
 
 
 @dataclass(frozen=True)
@@ -248,17 +294,54 @@ def fit_pair(
 ) -> tuple[Shape, Shape]:
     """Shapes of two runs whose equal steps should take about equal time (one engine, model and device): each leans on
     both runs' steps where its own say little, and is its own where they say enough. Where one of them has hardly seen
-    different batches, the two may also differ by a factor, if that fits clearly better."""
-    both = Load(*(np.concatenate([getattr(load_a, f), getattr(load_b, f)]) for f in Load.__dataclass_fields__))
-    marks = [
-        np.zeros(len(load), bool) if mark is None else mark for load, mark in zip((load_a, load_b), joined, strict=True)
-    ]
-    marked = np.concatenate(marks)
+    different batches, the two may also differ by a factor, if that fits clearly better. With a ``hinge`` given this is
+    a replicate, of which only the spread counts: it leans as it is."""
+    pooled, factor = _pooled(load_a, seconds_a, load_b, seconds_b, hinge, terms, joined, apart)
+    lean = _leaning if hinge is None else fit
+    return (
+        lean(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart),
+        lean(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart),
+    )
+
+
+def fit_beside(
+    load_a: Load,
+    seconds_a: Floats,
+    load_b: Load,
+    seconds_b: Floats,
+    hinge: float | None = None,
+    terms: tuple[int, ...] = ALL_TERMS,
+    apart: bool = False,
+) -> Shape:
+    """The first shape of ``fit_pair``."""
+    pooled, _ = _pooled(load_a, seconds_a, load_b, seconds_b, hinge, terms, (None, None), apart)
+    return (_leaning if hinge is None else fit)(load_a, seconds_a, pooled, terms=terms, apart=apart)
+
+
+def _pooled(
+    load_a: Load,
+    seconds_a: Floats,
+    load_b: Load,
+    seconds_b: Floats,
+    hinge: float | None,
+    terms: tuple[int, ...],
+    joined: tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None],
+    apart: bool,
+) -> tuple[Shape, float]:
+    """(the shape of both runs' steps at A's level, B's level over A's); see ``fit_pair``."""
+    both = load_a.beside(load_b)
+    marked = None
+    if any(mark is not None for mark in joined):
+        marks = [
+            np.zeros(len(load), bool) if mark is None else mark
+            for load, mark in zip((load_a, load_b), joined, strict=True)
+        ]
+        marked = np.concatenate(marks)
 
     def together(factor: float) -> Shape:
         return fit(both, np.concatenate([seconds_a, seconds_b / factor]), None, hinge, terms, marked, apart)
 
-    pooled, factor = together(1.0), 1.0
+    pooled = together(1.0)
     if hinge is None and narrow(load_a) != narrow(load_b):
         apart_by = _factor(load_a, seconds_a, load_b, seconds_b, terms, apart)
         if apart_by is not None:
@@ -268,21 +351,17 @@ def fit_pair(
                 for shape, by in ((pooled, 1.0), (other, apart_by))
             ]
             if errors[1] < CLEARLY * errors[0]:
-                pooled, factor = other, apart_by
-    # With a hinge given this is a replicate, of which only the spread counts: it leans as it is.
-    if hinge is not None:
-        return (
-            fit(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart),
-            fit(load_b, seconds_b, pooled, terms=terms, joined=joined[1], apart=apart),
-        )
-    return (
-        _leaning(load_a, seconds_a, pooled, terms, joined[0], apart),
-        _leaning(load_b, seconds_b, pooled.scaled(factor), terms, joined[1], apart),
-    )
+                return other, apart_by
+    return pooled, 1.0
 
 
 def _leaning(
-    load: Load, seconds: Floats, prior: Shape, terms: tuple[int, ...], joined: NDArray[np.bool_] | None, apart: bool
+    load: Load,
+    seconds: Floats,
+    prior: Shape,
+    terms: tuple[int, ...],
+    joined: NDArray[np.bool_] | None = None,
+    apart: bool = False,
 ) -> Shape:
     """The run's shape with a prior, or without one where that fits its own steps clearly better: then equal steps do
     not take about equal time."""
@@ -307,60 +386,6 @@ def _factor(
     return predicted / measured if narrow(load_a) else measured / predicted
 
 
-def attributed(load: Load, seconds: Floats) -> tuple[Floats, bool]:
-    """(each step's own seconds, whether the engine schedules asynchronously).
-
-    With asynchronous scheduling an iteration's elapsed time covers the device's previous step, so times are shifted by
-    one step where that leaves a clearly smaller residual. Where the host is slower than the device (small models) most
-    steps take the host's time and only the longest prefills the device's: then just these are shifted.
-    """
-    if len(seconds) < ENOUGH_STEPS:
-        return seconds, False
-    later = np.append(seconds[1:], seconds[-1])
-    residuals = [np.abs(s - fit(load, s, hinge=0.0).seconds(load)) for s in (seconds, later)]
-    if residuals[1].sum() < 0.9 * residuals[0].sum():
-        return later, True
-    long = load.prefill_tokens >= 0.5 * load.prefill_tokens.max(initial=0.0)
-    long[-1] = False
-    if not long.any() or long.mean() > _MOSTLY or not (load.prefill_tokens > 0).any():
-        return seconds, False
-    around = long | np.append(False, long[:-1])
-    shows = residuals[1][around].sum() < 0.5 * residuals[0][around].sum()
-    return (_shifted(seconds, long), True) if shows or _held_up(load, seconds, long) else (seconds, False)
-
-
-def _held_up(load: Load, seconds: Floats, long: NDArray[np.bool_]) -> bool:
-    """Whether steps that only decode take a multiple of their usual time right behind a long prefill."""
-    decoding = (load.prefill_tokens == 0) & (load.decode > 0)
-    behind = decoding & np.append(False, long[:-1])
-    usual = decoding & ~behind
-    return bool(behind.any() and usual.any() and np.median(seconds[behind]) > _HELD_UP * np.median(seconds[usual]))
-
-
-def ahead_of_prefills(load: Load) -> NDArray[np.bool_]:
-    """Steps before one that starts to prefill: where the host runs ahead, what the prefill's launches take shows in the
-    step before it, whose device time they cover, and lacks in the prefill's own."""
-    prefills = load.prefill_tokens > 0
-    found: NDArray[np.bool_] = np.append(~prefills[:-1] & prefills[1:], False)
-    return found
-
-
-# How many times its usual length a step takes that waited for a prefill.
-_HELD_UP: Final = 3.0
-# Long prefills are the exception where they can show a lag that the other steps don't.
-_MOSTLY: Final = 0.2
-
-
-def _shifted(seconds: Floats, rows: NDArray[np.bool_]) -> Floats:
-    """Each run of ``rows`` takes its times from one step later; the first of them goes to the step behind the run."""
-    found = seconds.copy()
-    edges = np.diff(np.concatenate([[False], rows, [False]]).astype(np.int8))
-    for begin, end in zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True):
-        found[begin:end] = seconds[begin + 1 : end + 1]
-        found[end] = seconds[begin]
-    return found
-
-
 def narrow(load: Load) -> bool:
     """Whether the decode batches seen are so alike that a cost a sequence can't be told from a cost a step."""
     decode = load.decode[load.decode > 0]
@@ -372,51 +397,52 @@ class _Sample:
     """Steps as a fit takes them: those whose times are known only together are one."""
 
     load: Load
-    begin: NDArray[np.int64]
+    joined: NDArray[np.bool_] | None
     seconds: Floats
     weight: Floats
-    basis: Floats
+    apart: bool
 
     @staticmethod
     def of(load: Load, seconds: Floats, joined: NDArray[np.bool_] | None, apart: bool = False) -> _Sample:
-        begin = np.flatnonzero(np.append(True, ~joined[:-1])) if joined is not None else np.arange(len(load))
-        counted = np.add.reduceat(load.weight * seconds, begin)
-        weight = np.add.reduceat(load.weight, begin)
-        size = float(counted.sum() / max(weight.sum(), 1e-12)) + counted / np.maximum(weight, 1e-12)
+        counted, weight = _grouped(load.weight * seconds, joined), _grouped(load.weight, joined)
         mean = counted / np.maximum(weight, 1e-12)
-        return _Sample(load, begin, mean, weight / np.maximum(size, 1e-12), _APART if apart else np.eye(len(TERMS)))
-
-    def features(self, hinge: float) -> Floats:
-        """(n, 4): the terms of each step, the mean of those that are one."""
-        each = np.add.reduceat(self.load.weight, self.begin)
-        summed = np.add.reduceat(self.load.features(hinge) * self.load.weight[:, None], self.begin)
-        found: Floats = summed / np.maximum(each, 1e-12)[:, None]
-        return found
+        size = float(counted.sum() / max(weight.sum(), 1e-12)) + mean
+        return _Sample(load, joined, mean, weight / np.maximum(size, 1e-12), apart)
 
     def fitted(self, hinge: float, prior: Shape | None, terms: tuple[int, ...]) -> tuple[Floats, float]:
         """(cost, weighted squared error) of the best shape with this hinge."""
-        features = self.features(hinge) @ self.basis
+        features = self.load.design(hinge, self.joined, self.apart)
         normal = features.T @ (features * self.weight[:, None])
         moment = features.T @ (self.weight * self.seconds)
         cost = nonnegative(normal, moment, terms)
+        basis = _APART if self.apart else _AS_THEY_ARE
         if prior is not None:
             noise = _noise((self.seconds - features @ cost) * np.sqrt(self.weight))
-            expected = np.linalg.solve(self.basis, prior.cost)
+            expected = np.linalg.solve(basis, prior.cost)
             strength = noise / np.maximum(POOLING * expected, 1e-9) ** 2
             strength = np.where(expected > 0, strength, 0.0)
             cost = nonnegative(normal + np.diag(strength), moment + strength * expected, terms)
-        return self.basis @ cost, float(self.weight @ (self.seconds - features @ cost) ** 2)
+        return basis @ cost, float(self.weight @ (self.seconds - features @ cost) ** 2)
+
+
+def beginnings(joined: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The first of each group of steps that are known only together."""
+    return np.flatnonzero(np.append(True, ~joined[:-1]))
+
+
+def _grouped(values: Floats, joined: NDArray[np.bool_] | None) -> Floats:
+    return values if joined is None else np.add.reduceat(values, beginnings(joined))
 
 
 # Terms of which the first two are steps without and with a prefill, in those of a shape.
+_AS_THEY_ARE: Final = np.eye(len(TERMS))
 _APART: Final = np.array([[1.0, 0.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
 
 
 def misfit(shape: StepShape, load: Load, seconds: Floats, joined: NDArray[np.bool_] | None = None) -> float:
     """Weighted squared error of a shape's prediction, as a fit to these steps counts it."""
     sample = _Sample.of(load, seconds, joined)
-    predicted = np.add.reduceat(load.weight * shape.seconds(load), sample.begin)
-    each = np.add.reduceat(load.weight, sample.begin)
+    predicted, each = _grouped(load.weight * shape.seconds(load), joined), _grouped(load.weight, joined)
     return float(sample.weight @ (sample.seconds - predicted / np.maximum(each, 1e-12)) ** 2)
 
 
@@ -428,37 +454,3 @@ def _noise(residual: Floats) -> float:
     length = max(n // 16, 1)
     blocks = residual[: n // length * length].reshape(-1, length).mean(axis=1)
     return float(max(np.var(residual), length * np.var(blocks)))
-
-
-def nonnegative(normal: Floats, moment: Floats, allowed: tuple[int, ...] = ALL_TERMS) -> Floats:
-    """argmin of x'Nx/2 - m'x over x >= 0, x zero outside ``allowed``, for a small symmetric positive semidefinite N.
-
-    With four terms every subset that may be positive is tried: exact, and quicker than a general solver.
-    """
-    scale = np.sqrt(np.maximum(np.diag(normal), 1e-300))
-    target = moment / scale
-    scaled = normal / np.outer(scale, scale) + 1e-9 * np.eye(len(moment))
-    usable = np.zeros(len(moment), bool)
-    usable[list(allowed)] = True
-    usable &= np.diag(normal) > 1e-300
-    inside = np.flatnonzero(usable)
-    free = np.linalg.solve(scaled[np.ix_(inside, inside)], target[inside])
-    if (free >= 0.0).all():
-        # The lowest of all is among those allowed.
-        found = np.zeros(len(moment))
-        found[inside] = free / scale[inside]
-        return found
-    subsets = _SUBSETS[(usable >= _SUBSETS).all(axis=1)]
-    # Terms outside a subset are solved as zero, so that all subsets are one stack of equal systems.
-    chosen = subsets.astype(np.float64)
-    systems = scaled * chosen[:, :, None] * chosen[:, None, :] + np.eye(len(moment)) * (1.0 - chosen[:, :, None])
-    wanted = target * chosen
-    solved = np.linalg.solve(systems, wanted[:, :, None])[:, :, 0]
-    values = np.where((solved >= 0).all(axis=1), -0.5 * (solved * wanted).sum(axis=1), 0.0)
-    best = int(np.argmin(values))
-    cost: Floats = solved[best] * chosen[best] / scale if values[best] < 0 else np.zeros(len(moment))
-    return cost
-
-
-# Every non-empty choice of terms.
-_SUBSETS: Final = np.array(list(product([False, True], repeat=len(TERMS)))[1:], bool)

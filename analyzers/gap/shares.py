@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import factorial
 from typing import Final
 
@@ -32,6 +33,7 @@ from profiler.analyzers.gap.mixed import Contended, Side, settle
 from profiler.analyzers.gap.model import Component
 from profiler.analyzers.gap.played import NOTHING, Player, linear
 from profiler.analyzers.gap.replay import Demand, Front, Paced, StepCost, replay
+from profiler.store.side_by_side import side_by_side
 
 # More requests than this are not replayed: the first of them show the same steady state.
 MOST_REQUESTS: Final = 800
@@ -71,8 +73,9 @@ class _Mixture:
         if self.contended is not None:
             return self.contended.mixture(causes)
         cost = self.a.cost
-        for cause in causes:
-            cost = cost.plus(self.deltas.get(cause, NOTHING))
+        for cause, delta in self.deltas.items():
+            if cause in causes:
+                cost = cost.plus(delta)
         return cost
 
     def play(self, causes: frozenset[str]) -> Values:
@@ -110,6 +113,9 @@ def shares_of(a: Player, b: Player, context: Context, part: Split) -> Shares | N
         return values[causes]
 
     try:
+        if len(players) <= EXACT_PLAYERS:
+            every = [frozenset(some) for size in range(len(players) + 1) for some in combinations(players, size)]
+            values.update(zip(every, side_by_side(mixture.play, every), strict=True))
         amounts, error = (_exact if len(players) <= EXACT_PLAYERS else _drawn)(players, value)
         ends = value(frozenset()), value(frozenset(players))
     except ValueError:

@@ -28,9 +28,9 @@ def command(state: State, run_a: Path, run_b: Path, json: Path | None, markdown:
       profiler check run-A run-B -v
     """  # fmt: skip
     from profiler.analyzers.checking import check
-    from profiler.cli.reading import read_run
+    from profiler.cli.reading import read_runs
 
-    document = check(read_run(run_a, state), read_run(run_b, state))
+    document = check(*read_runs((run_a, run_b), state))
     if json is not None:
         from profiler.reports.json_document import to_json
 

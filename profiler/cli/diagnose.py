@@ -100,7 +100,7 @@ def _compared(
     from profiler import registry
     from profiler.analyzers.kept_diagnosis import kept_diagnosis
     from profiler.analyzers.stored_pair import against
-    from profiler.cli.reading import read_run
+    from profiler.cli.reading import read_run, read_runs
     from profiler.store.documents import NO_OBJECTIVE, stored_baseline
 
     for path in runs[1:]:
@@ -111,7 +111,7 @@ def _compared(
         if slo:
             raise UsageError(NO_OBJECTIVE)
         return [against(stored, read_run(path, state), wanted) for path in runs[1:]]
-    first, *others = [read_run(path, state) for path in runs]
+    first, *others = read_runs(runs, state)
     engines = registry.engines()
     return [_scored(kept_diagnosis(first, other, wanted, slo, engines), (runs[0], first), other) for other in others]
 

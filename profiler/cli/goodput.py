@@ -35,9 +35,9 @@ def command(
     """  # fmt: skip
     from profiler.analyzers.compared_loads import curves
     from profiler.analyzers.run_names import told_apart
-    from profiler.cli.reading import read_run
+    from profiler.cli.reading import read_runs
 
-    document = curves(told_apart([read_run(path, state) for path in runs]), slo or {})
+    document = curves(told_apart(read_runs(runs, state)), slo or {})
     if html is not None:
         from profiler.reports.goodput_html import to_goodput_html
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -10,7 +11,8 @@ from profiler import registry
 from profiler.cli.main import State
 from profiler.errors import MissingEvidence, ProfilerError
 from profiler.model.run import Run
-from profiler.store.opening import open_run
+from profiler.store.opening import open_run, side_by_side_runs
+from profiler.store.side_by_side import is_child
 
 
 def read_run(path: Path, state: State, required: bool = True) -> Run:
@@ -18,18 +20,30 @@ def read_run(path: Path, state: State, required: bool = True) -> Run:
 
     Raises MissingEvidence where nothing in it can be used and something is ``required``.
     """
-    if state.quiet or not state.err.is_terminal:
-        run = open_run(path, registry.formats(), registry.engines(), registry.relabelled, registry.redacted)
-    else:
-        with state.err.status(Text(f"reading {path}")) as status:
-            run = open_run(
-                path,
-                registry.formats(),
-                registry.engines(),
-                registry.relabelled,
-                registry.redacted,
-                lambda name: status.update(Text(f"reading {path}: {name}")),
-            )
+    return _checked(path, _opened(path, state), state, required)
+
+
+def read_runs(paths: Sequence[Path], state: State) -> list[Run]:
+    """The same of several runs, which are read side by side."""
+    opened = side_by_side_runs(paths, lambda path: _opened(path, state))
+    return [_checked(path, run, state) for path, run in zip(paths, opened, strict=True)]
+
+
+def _opened(path: Path, state: State) -> Run:
+    if state.quiet or not state.err.is_terminal or is_child():
+        return open_run(path, registry.formats(), registry.engines(), registry.relabelled, registry.redacted)
+    with state.err.status(Text(f"reading {path}")) as status:
+        return open_run(
+            path,
+            registry.formats(),
+            registry.engines(),
+            registry.relabelled,
+            registry.redacted,
+            lambda name: status.update(Text(f"reading {path}: {name}")),
+        )
+
+
+def _checked(path: Path, run: Run, state: State, required: bool = True) -> Run:
     if path.is_file() and all(record.format == "unreadable" for record in run.files):
         # Named alone, a file that can't be read leaves nothing to show.
         problem = run.problems[0]

@@ -24,6 +24,7 @@ from profiler.store.column_file import DamagedColumns, read_columns, write_colum
 
 VERSION: Final = 4
 FOLDER: Final = ".profiler"
+_COLUMNS: Final = ".columns"
 
 
 class _Sidecar(msgspec.Struct, frozen=True):
@@ -103,7 +104,15 @@ class Cache:
         return self.folder / f"{hashlib.sha256(os.fsencode(key)).hexdigest()[:24]}{suffix}"
 
     def _table(self, path: Path, reader: str, version: int) -> Path:
-        return self.file(path, reader, version, ".columns")
+        return self.file(path, reader, version, _COLUMNS)
+
+
+def kept_events(place: Path) -> EventTable:
+    """The events of a trace that is kept at ``place`` (``Trace.kept``). Raises OSError where they are not whole."""
+    try:
+        return EventTable(**read_columns(place.with_suffix(_COLUMNS)))
+    except (DamagedColumns, TypeError) as error:
+        raise OSError(f"{place}: its columns are damaged") from error
 
 
 def _writable(folder: Path) -> bool:

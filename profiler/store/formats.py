@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -81,7 +82,8 @@ class Formats:
 
 def _imported(place: str) -> tuple[Format, ...]:
     module, _, name = place.rpartition(".")
-    found = getattr(import_module(module), name)
+    # Every file that is new asks every format: the import system is asked once.
+    found = getattr(sys.modules.get(module) or import_module(module), name)
     return found if isinstance(found, tuple) else (found,)
 
 

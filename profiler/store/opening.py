@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +13,12 @@ from profiler.model.extension import Engine
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import FileRecord, Reading, Run
-from profiler.store.cache import Cache
+from profiler.store.cache import Cache, kept_events
 from profiler.store.folder import files_of, run_root
 from profiler.store.formats import Formats, Remembered
 from profiler.store.loads import one_a_load
 from profiler.store.ranks import rank_problems
+from profiler.store.side_by_side import side_by_side
 from profiler.store.source import FileSource
 from profiler.store.workers import by_worker, differences, together
 
@@ -83,6 +84,27 @@ def open_run(
         problems=(*problems, *found, *merged, *rank_problems(traces), *differences(workers)),
         state=_state(reader.states) if large else None,
     )
+
+
+def side_by_side_runs(paths: Sequence[Path], opened: Callable[[Path], Run]) -> list[Run]:
+    """Every run as ``opened`` gives it, read side by side."""
+    return [sent.run for sent in side_by_side(lambda path: Sent(opened(path)), paths)]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A run on its way from the process that read it: a trace that is kept leaves its columns where they are."""
+
+    run: Run
+
+    def __reduce__(self) -> tuple[Callable[[Run], Sent], tuple[Run]]:
+        left = tuple(t if t.kept is None else replace(t, events=t.events.select(slice(0, 0))) for t in self.run.traces)
+        return _arrived, (replace(self.run, traces=left),)
+
+
+def _arrived(run: Run) -> Sent:
+    traces = tuple(t if t.kept is None else replace(t, events=kept_events(t.kept)) for t in run.traces)
+    return Sent(replace(run, traces=traces))
 
 
 @dataclass(frozen=True)

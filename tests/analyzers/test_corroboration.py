@@ -14,7 +14,7 @@ from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.inspection import inspect
 from profiler.analyzers.trust import TrustCheck
 from profiler.model.counters import GpuCounters
-from profiler.model.run import Run
+from profiler.model.run import Fact, Run
 from profiler.model.trace import Trace
 from tests.analyzers.test_trust import graph_trace
 from tests.conftest import Lab
@@ -143,7 +143,7 @@ def test_kernel_time_that_the_counters_contradict_is_not_claimed() -> None:
 )
 def test_a_trace_that_its_run_contradicts_splits_nothing(facts: dict[str, object], text: str, lab: Lab) -> None:
     pair = lab("slow-attention")
-    other = replace(pair.b, facts={**pair.b.facts, **facts})
+    other = replace(pair.b, facts={**pair.b.facts, **{key: Fact(value, "test") for key, value in facts.items()}})
     (account,) = accounts_of(other.traces[0])
     found = belongs_of(other, account)
     assert found is not None and found.passed is False and re.match(text, found.detail), found

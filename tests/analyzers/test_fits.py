@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analyzers.gap.shape import Load, fit, nonnegative
+from profiler.analyzers.gap.least_squares import nonnegative
+from profiler.analyzers.gap.shape import Load, fit
 from profiler.analyzers.gap.window import measured_window
 from profiler.model.requests import BenchResult
 from profiler.model.steps import StepTable

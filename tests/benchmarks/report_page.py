@@ -26,7 +26,15 @@ sys.path.insert(0, str(ROOT))
 from tests.browser import chromium  # noqa: E402
 from tests.strategies import LAB  # noqa: E402
 
-COMMAND = "import sys\nfrom profiler.cli.main import main\nmain()"
+COMMAND = """import atexit, resource, sys
+from profiler.cli.main import main
+
+def own():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(used.ru_utime + used.ru_stime, file=sys.stderr)
+
+atexit.register(own)
+main()"""
 READY = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
 METRICS = ("ScriptDuration", "LayoutDuration", "JSHeapUsedSize", "Nodes")
 
@@ -50,10 +58,13 @@ def make(runs: tuple[Path, Path], page: Path) -> None:
     for name in ("first time", "again"):
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         words = [sys.executable, "-c", COMMAND, "-q", "diagnose", *map(str, runs), "--html", str(page)]
-        subprocess.run(words, check=False, capture_output=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(words, check=False, capture_output=True, text=True, cwd=ROOT, env=env)
         after, took = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        print(f"diagnose, {name}: {took:.1f} s, {spent:.1f} CPU s, at most {after.ru_maxrss / 1024:,.0f} MB")
+        first = float(done.stderr.split()[-1])
+        print(f"diagnose, {name}: {took:.1f} s; {spent:.1f} CPU s, {first:.1f} of them in the process that was started")
+        print(f"at most {after.ru_maxrss / 1024:,.0f} MB in one process")
     print(f"page: {page.stat().st_size / 1e6:.2f} MB")
 
 

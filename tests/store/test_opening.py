@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ from profiler.model.trace import EventTable
 from profiler.store import cache, folder, opening
 from profiler.store.folder import files_of
 from profiler.store.formats import Formats
-from tests.strategies import Built, document, event_texts, expected, rows_of, small_trace, written
+from profiler.store.opening import Sent
+from tests.strategies import ROOT, Built, document, event_texts, expected, rows_of, small_trace, written
 
 EVENTS = small_trace()
 
@@ -45,6 +47,8 @@ def assert_same(one: object, two: object, where: str = "run") -> None:
         assert isinstance(two, dict) and one.keys() == two.keys(), where
         for key in one:
             assert_same(one[key], two[key], f"{where}[{key!r}]")
+    elif isinstance(one, float) and one != one:
+        assert isinstance(two, float) and two != two, where
     else:
         assert one == two, where
 
@@ -381,3 +385,33 @@ def test_every_column_is_kept(tmp_path: Path, cached: list[str]) -> None:
 def test_no_two_built_in_formats_share_a_key_of_the_cache() -> None:
     keys = [(f.name, f.version) for f in registry.formats()]
     assert sorted(keys) == sorted(set(keys))
+
+
+# ---------------------------------------------------------------------------------------- from one process to another
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_arrives_as_it_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
+    monkeypatch.setattr(opening, "CACHED_FROM", 0 if kept else 1 << 30)
+    written(EVENTS, tmp_path / "x.pt.trace.json")
+    run = open_run(tmp_path)
+    assert (run.traces[0].kept is not None) == kept
+    sent = pickle.dumps(Sent(run))
+    assert (run.traces[0].events.start.tobytes() in sent) != kept
+    assert_same(pickle.loads(sent).run, run)
+
+
+@pytest.mark.parametrize("sample", sorted((ROOT / "tests" / "samples").iterdir()), ids=lambda path: path.name)
+def test_every_kind_of_file_can_be_sent(sample: Path) -> None:
+    run = open_run(sample)
+    assert_same(pickle.loads(pickle.dumps(Sent(run))).run, run)
+
+
+def test_a_trace_whose_columns_are_gone_does_not_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "CACHED_FROM", 0)
+    written(EVENTS, tmp_path / "x.pt.trace.json")
+    run = open_run(tmp_path)
+    sent = pickle.dumps(Sent(run))
+    assert run.traces[0].kept is not None
+    columns = run.traces[0].kept.with_suffix(".columns")
+    columns.write_bytes(columns.read_bytes()[:-1])
+    with pytest.raises(OSError, match="damaged"):
+        pickle.loads(sent)
