@@ -142,12 +142,14 @@ def test_kernel_time_that_the_counters_contradict_is_not_claimed() -> None:
     ],
 )
 def test_a_trace_that_its_run_contradicts_splits_nothing(facts: dict[str, object], text: str, lab: Lab) -> None:
-    pair = lab("slow-attention")
-    other = replace(pair.b, facts={**pair.b.facts, **{key: Fact(value, "test") for key, value in facts.items()}})
+    stated = {key: Fact(value, "test") for key, value in facts.items()}
+    one, other = (
+        replace(run, facts={**run.facts, **stated}) for run in (lab("slow-attention").a, lab("slow-attention").b)
+    )
     (account,) = accounts_of(other.traces[0])
     found = belongs_of(other, account)
     assert found is not None and found.passed is False and re.match(text, found.detail), found
-    document = diagnose(pair.a, other)
+    document = diagnose(one, other)
     assert any(re.search(text, line) for line in document.missing)
     assert re.search(rf"is unexplained: run-B: {text}", document.verdict.text)
     assert abs(document.gaps[0].unexplained.share or 0.0) > 0.9
