@@ -31,6 +31,12 @@ LONGEST_BLOB: Final = 4096
 _PIECE: Final = 16 << 20
 
 
+# What reading a damaged file raises: SQLite asks for memory by lengths that it finds in the file, and names damaged
+# schema text in its messages, which then need not be UTF-8.
+DAMAGED: Final = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+_LONGEST_REASON: Final = 200
+
+
 Take = Callable[[Mapping[str, Ints], NDArray[np.int32], list[str]], None]
 
 
@@ -229,6 +235,12 @@ def opened(source: Source) -> Iterator[Database]:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             connection.execute("PRAGMA trusted_schema = OFF")
             yield Database(connection, file)
+
+
+def damage(error: BaseException) -> str:
+    """Why a file raised one of DAMAGED, on one line, however much of the file stands in the message."""
+    said = "it asks for more memory than there is" if isinstance(error, MemoryError) else " ".join(str(error).split())
+    return said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
 
 
 def _unpack(source: Source, path: Path) -> None:

@@ -6,14 +6,13 @@ from the session's start. Process and thread are packed into one number: hardwar
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.collectors.database import MAGIC, MISSING, Tables, opened
+from profiler.collectors.database import DAMAGED, MAGIC, MISSING, Tables, damage, opened
 from profiler.collectors.nsys.graph_nodes import GraphNodes
 from profiler.collectors.nsys.nccl_payloads import CALLS as COLLECTIVES
 from profiler.collectors.nsys.nccl_payloads import NcclPayloads
@@ -64,10 +63,9 @@ class NsysSqlite:
                     advice = "Name an export of Nsight Systems (nsys export --type sqlite report.nsys-rep)"
                     raise BadInput(source.name, "a SQLite file without any of Nsight's tables", advice)
                 return read_tables(database, source.name, engines)
-        # SQLite names damaged schema text in its messages, which then need not be UTF-8.
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except DAMAGED as error:
             advice = "Export the report again: nsys export --type sqlite report.nsys-rep"
-            raise BadInput(source.name, f"the SQLite file is damaged: {error}", advice) from error
+            raise BadInput(source.name, f"the SQLite file is damaged: {damage(error)}", advice) from error
 
 
 def read_tables(database: Tables, name: str, engines: Sequence[Engine]) -> Reading:
