@@ -62,13 +62,18 @@ def pieces(stream: BinaryIO, chunk: int = CHUNK) -> Iterator[Piece]:
     else:
         yield Piece("header", buffer, 0)
         return
-    buffer = buffer[offset:]
+    # What the last piece left over, and what was read behind it: joined once, when it is known how much of it is whole.
+    left, buffer = b"", buffer[offset:]
     while True:
         more = stream.read(chunk)
         if not more:
-            yield Piece("tail", buffer, offset)
+            yield Piece("tail", left + buffer, offset)
             return
         cut = _last_border(buffer)
+        if cut < 0:
+            # The border may lie across both.
+            left, buffer = b"", left + buffer
+            cut = _last_border(buffer)
         if cut < 0:
             buffer += more
             if len(buffer) > LONGEST_EVENT:
@@ -76,10 +81,10 @@ def pieces(stream: BinaryIO, chunk: int = CHUNK) -> Iterator[Piece]:
                 yield Piece("unread", b"", offset + len(buffer))
                 return
             continue
-        yield Piece("events", buffer[: cut + 1], offset)
+        yield Piece("events", b"".join((left, memoryview(buffer)[: cut + 1])), offset)
         rest = buffer.index(b",", cut + 1) + 1
-        offset += rest
-        buffer = buffer[rest:] + more
+        offset += len(left) + rest
+        left, buffer = buffer[rest:], more
 
 
 def _last_border(buffer: bytes) -> int:
