@@ -48,15 +48,9 @@ class ParquetTables:
 
     def integers(self, table: str, wanted: Sequence[str]) -> dict[str, Ints]:
         """Integer columns of equal length; a missing column, a null and a text that is no integer are MISSING."""
-        present = [name for name in wanted if name in self.columns(table)]
-        if table not in self._files or not present:
-            rows = self._count(table)
-            return {name: np.full(rows, MISSING, np.int64) for name in wanted}
+        frame = self._frame(table, wanted)
         with _reading(table):
-            frame = pl.read_parquet(self._files[table], columns=present)
-            cast = frame.select(pl.col(name).cast(pl.Int64, strict=False).fill_null(MISSING) for name in present)
-        none = np.full(len(frame), MISSING, np.int64)
-        return {name: cast[name].to_numpy() if name in present else none for name in wanted}
+            return _integers(frame, wanted)
 
     def texts(self, table: str, column: str) -> list[str]:
         """A text column; nulls and a missing column are empty strings."""
@@ -76,18 +70,20 @@ class ParquetTables:
 
     def each(self, table: str, wanted: Sequence[str], take: Take, text: str = "") -> None:
         """See ``Tables.each``; a whole table is held, and its events are copied out of it batch by batch."""
-        columns = self.integers(table, wanted)
+        frame = self._frame(table, wanted)
         known: dict[str, int] = {}
         texts: list[str] = []
         words = self.texts(table, text) if text in self.columns(table) else None
-        for at in range(0, self._count(table), BATCH):
-            part = {name: column[at : at + BATCH] for name, column in columns.items()}
-            codes = np.full(len(next(iter(part.values()))), MISSING, np.int32)
+        for at in range(0, len(frame), BATCH):
+            part = frame.slice(at, BATCH)
+            codes = np.full(len(part), MISSING, np.int32)
             if words is not None:
                 new = words[at : at + BATCH]
                 codes[:] = [known.setdefault(word, len(known)) if word else MISSING for word in new]
                 texts.extend(list(known)[len(texts) :])
-            take(part, codes, texts)
+            with _reading(table):
+                columns = _integers(part, wanted)
+            take(columns, codes, texts)
 
     def blobs(self, table: str, wanted: Sequence[str], column: str) -> Iterator[tuple[dict[str, Ints], list[bytes]]]:
         """See ``Tables.blobs``; Nsight may call the column a text."""
@@ -109,11 +105,27 @@ class ParquetTables:
             return []
         return list(zip(self.texts(table, key), self.texts(table, value), strict=True))
 
+    def _frame(self, table: str, wanted: Sequence[str]) -> pl.DataFrame:
+        """Those of the columns that the table has; where it has none, rows without any."""
+        present = [name for name in dict.fromkeys(wanted) if name in self.columns(table)]
+        if not present:
+            return pl.DataFrame(height=self._count(table))
+        with _reading(table):
+            return pl.read_parquet(self._files[table], columns=present)
+
     def _count(self, table: str) -> int:
         if table not in self._files:
             return 0
         with _reading(table):
             return int(pl.scan_parquet(self._files[table]).select(pl.len()).collect().item())
+
+
+def _integers(frame: pl.DataFrame, wanted: Sequence[str]) -> dict[str, Ints]:
+    none = np.full(len(frame), MISSING, np.int64)
+    return {
+        name: frame[name].cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy() if name in frame else none
+        for name in wanted
+    }
 
 
 @contextmanager
