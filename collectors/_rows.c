@@ -25,7 +25,7 @@ typedef struct {
     int columns, wanted[MOST_COLUMNS], rowid, text;
     int64_t *out[MOST_COLUMNS];
     int32_t *codes;
-    Py_ssize_t rows, count, room;
+    Py_ssize_t count, room;
     pool texts;
     uint32_t told;
     PyObject *take;
@@ -48,7 +48,13 @@ static inline at varint(at p, at end, uint64_t *out) {
     return p + 1;
 }
 
-static inline int64_t integer(at p, int size) {
+/* A big-endian number of 1 to 8 bytes; `room` is how many may be read. */
+static inline int64_t integer(at p, int size, size_t room) {
+    if (room >= 8) {
+        uint64_t whole = 0;
+        for (int i = 0; i < 8; i++) whole = whole << 8 | p[i]; /* one load, swapped */
+        return (int64_t)whole >> (64 - 8 * size);
+    }
     uint64_t v = *p & 0x80 ? ~(uint64_t)0 : 0;
     for (int i = 0; i < size; i++) v = v << 8 | p[i];
     return (int64_t)v;
@@ -66,7 +72,6 @@ static int hand_out(walk *w) {
     Py_XDECREF(list);
     Py_XDECREF(done);
     w->state = PyEval_SaveThread();
-    w->rows -= w->count;
     w->count = 0;
     return done != NULL;
 }
@@ -76,14 +81,20 @@ static int row(walk *w, at record, uint64_t local, int64_t rowid) {
     static const uint8_t sizes[] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0};
     at end = record + local, type = record;
     uint64_t head, serial, size, body;
-    if (w->count >= w->rows || !(type = varint(record, end, &head)) || head > local) return 0;
+    if (!(type = varint(record, end, &head)) || head > local) return 0;
     at types_end = record + head;
     body = head;
     int next = 0, text = w->text < 0;
     for (int column = 0; next < w->columns || !text; column++) {
-        if (type >= types_end || !(type = varint(type, types_end, &serial)) || serial == 10 || serial == 11) return 0;
-        size = serial < 12 ? sizes[serial] : (serial - 12) / 2;
-        if (size > local || body > local) return 0;
+        if (type >= types_end) return 0;
+        if (*type < 0x80) serial = *type++;
+        else if (!(type = varint(type, types_end, &serial))) return 0;
+        if (serial < 10) {
+            size = sizes[serial];
+        } else {
+            size = (serial - 12) / 2;
+            if (serial < 12 || size > local || body > local) return 0;
+        }
         int number = next < w->columns && w->wanted[next] == column;
         if (number || column == w->text) {
             if (body + size > local) return 0;
@@ -92,7 +103,7 @@ static int row(walk *w, at record, uint64_t local, int64_t rowid) {
                 int64_t found;
                 if (column == w->rowid) { if (serial) return 0; found = rowid; }
                 else if (!serial) found = MISSING;
-                else if (serial < 7) found = integer(value, (int)size);
+                else if (serial < 7) found = integer(value, (int)size, (size_t)(end - value));
                 else if (serial == 8 || serial == 9) found = (int64_t)serial - 8;
                 else return 0;
                 w->out[next++][w->count] = found;
@@ -154,10 +165,10 @@ static int measure(walk *w) {
 }
 
 PyDoc_STRVAR(read_doc,
-"read(fd, root, rows, integers, rowid, text, codes, take) -> bool\n\n"
-"Read the table whose first page is `root` and which has so many rows. `integers` is a list of (position in the row,\n"
-"writable buffer of int64), positions rising; the column at `rowid` (-1: none) is the row's own number. `text` (-1:\n"
-"none) is the position of a text column, `codes` a writable buffer of int32, filled with numbers of texts in the order\n"
+"read(fd, root, integers, rowid, text, codes, take) -> bool\n\n"
+"Read the table whose first page is `root`. `integers` is a list of (position in the row, writable buffer of int64),\n"
+"positions rising; the column at `rowid` (-1: none) is the row's own number. `text` (-1: none) is the position of a\n"
+"text column, `codes` a writable buffer of int32, filled with numbers of texts in the order\n"
 "in which they came up (-1: NULL or empty). Whenever the buffers, of one length, are full, and at the end, take(count,\n"
 "new) is called: they hold `count` rows, and `new` is a list of the texts (bytes) that came up since. False where\n"
 "SQLite has to read the table, from the first row that was not handed out.");
@@ -170,10 +181,10 @@ static PyObject *read_table(PyObject *module, PyObject *args) {
     walk w;
     (void)module;
     memset(&w, 0, sizeof w);
-    if (!PyArg_ParseTuple(args, "iInO!iiOO", &w.fd, &root, &w.rows, &PyList_Type, &integers, &w.rowid, &w.text, &codes, &w.take)) return NULL;
+    if (!PyArg_ParseTuple(args, "iIO!iiOO", &w.fd, &root, &PyList_Type, &integers, &w.rowid, &w.text, &codes, &w.take)) return NULL;
     w.columns = PyList_Size(integers) <= MOST_COLUMNS ? (int)PyList_Size(integers) : -1;
     w.room = -1;
-    ready = w.columns >= 0 && w.rows >= 0;
+    ready = w.columns >= 0;
     for (int i = 0; ready && i < w.columns; i++) {
         PyObject *target;
         ready = PyArg_ParseTuple(PyList_GetItem(integers, i), "iO", &w.wanted[i], &target) && w.wanted[i] > (i ? w.wanted[i - 1] : -1)
@@ -191,7 +202,7 @@ static PyObject *read_table(PyObject *module, PyObject *args) {
     ready = ready && w.room > 0;
     if (ready) {
         w.state = PyEval_SaveThread();
-        if (measure(&w) && (w.seen = calloc(w.pages / 8 + 1, 1)) && pool_start(&w.texts, 1)) whole = page(&w, root, 0) && w.count == w.rows;
+        if (measure(&w) && (w.seen = calloc(w.pages / 8 + 1, 1)) && pool_start(&w.texts, 1)) whole = page(&w, root, 0);
         if (whole && w.count) whole = hand_out(&w);
         PyEval_RestoreThread(w.state);
     } else if (!PyErr_Occurred()) {

@@ -4,7 +4,6 @@ from typing import Any
 def read(
     fd: int,
     root: int,
-    rows: int,
     integers: list[tuple[int, Any]],
     rowid: int,
     text: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,12 @@ from profiler.model.trace import NO_ID, EventTable, Kind, Message
 
 
 def messages_of_calls(
-    events: EventTable, start: Ints, end: Ints, thread: NDArray[np.int32], messages: Sequence[Message]
+    events: EventTable, start: Ints, end: Ints, thread: NDArray[np.int32], stated: Callable[[int], Message]
 ) -> dict[int, Message]:
     """The message behind each correlation: that of the innermost range around its launch call on the same thread.
 
-    ``start``, ``end`` (ns) and ``thread`` (as the events have it) are the ranges', of which ``messages`` are stated.
+    ``start``, ``end`` (ns) and ``thread`` (as the events have it) are the ranges'; ``stated`` gives the message of the
+    range at a place.
     """
     known: dict[int, Message] = {}
     calls = events.of(Kind.LAUNCH)
@@ -32,7 +33,7 @@ def messages_of_calls(
     order = np.lexsort((start - end, start))
     correlations = calls.correlation.tolist()
     for i in order[(last > first)[order]].tolist():
-        message = messages[i]
+        message = stated(i)
         for correlation in correlations[int(first[i]) : int(last[i])]:
             outer = known.get(correlation)
             # An annotation states its inputs only; the operator around it also what comes out.

@@ -31,6 +31,12 @@ LONGEST_BLOB: Final = 4096
 _PIECE: Final = 16 << 20
 
 
+# What reading a damaged file raises: SQLite asks for memory by lengths that it finds in the file, and names damaged
+# schema text in its messages, which then need not be UTF-8.
+DAMAGED: Final = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+_LONGEST_REASON: Final = 200
+
+
 Take = Callable[[Mapping[str, Ints], NDArray[np.int32], list[str]], None]
 
 
@@ -93,9 +99,10 @@ class Database:
 
         def take(columns: Mapping[str, Ints], codes: NDArray[np.int32], texts: list[str]) -> None:
             nonlocal at
+            fitting = min(len(codes), rows - at)
             for name in chosen:
-                found[name][at : at + len(codes)] = columns[name]
-            at += len(codes)
+                found[name][at : at + fitting] = columns[name][:fitting]
+            at += fitting
 
         if chosen and rows:
             self.each(table, chosen, take)
@@ -104,9 +111,10 @@ class Database:
     def each(self, table: str, wanted: Sequence[str], take: Take, text: str = "") -> None:
         """See ``Tables.each``; the compiled reader goes as far as it can, SQLite reads the rest."""
         present = self.columns(table)
-        rows = self._count(table) if present else 0
+        size = self._at_most(table, BATCH) if present else 0
         chosen = [name for name in dict.fromkeys(wanted) if name in present]
-        size = max(min(rows, BATCH), 1)
+        if not size:
+            return
         columns = {name: np.full(size, MISSING, np.int64) for name in wanted}
         codes = np.full(size, MISSING, np.int32)
         known: dict[str, int] = {}
@@ -120,7 +128,7 @@ class Database:
             take({name: column[:count] for name, column in columns.items()}, codes[:count], texts)
 
         coded = text if text in present else ""
-        if not rows or self._quick(table, {name: columns[name] for name in chosen}, coded, codes, give):
+        if self._quick(table, {name: columns[name] for name in chosen}, coded, codes, give):
             return
         known.update((name, code) for code, name in reversed(list(enumerate(texts))))
         expressions = [f"COALESCE(CAST({_quoted(name)} AS INTEGER), {MISSING})" for name in chosen]
@@ -183,7 +191,7 @@ class Database:
         root, positions, rowid = layout
         wanted = sorted((positions[name], column) for name, column in columns.items())
         place = positions[text] if text else -1
-        return _rows.read(self._file.fileno(), root, self._count(table), wanted, rowid, place, codes, give)
+        return _rows.read(self._file.fileno(), root, wanted, rowid, place, codes, give)
 
     def _layout(self, table: str) -> tuple[int, dict[str, int], int] | None:
         """(first page, position of each column in a row, position of the one that is the row's number or -1)."""
@@ -204,6 +212,11 @@ class Database:
     def _source(self, table: str) -> str:
         # Rows come in the order in which they are stored, whatever index would also hold the columns.
         return _quoted(table) + (" NOT INDEXED" if table in self.tables else "")
+
+    def _at_most(self, table: str, most: int) -> int:
+        """The table's rows, ``most`` where there are more: that is known without going through all of it."""
+        query = f"SELECT COUNT(*) FROM (SELECT 1 FROM {self._source(table)} LIMIT {most})"
+        return int(self._connection.execute(query).fetchone()[0])
 
     def _count(self, table: str) -> int:
         if table not in self.tables | self.views:
@@ -229,6 +242,12 @@ def opened(source: Source) -> Iterator[Database]:
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             connection.execute("PRAGMA trusted_schema = OFF")
             yield Database(connection, file)
+
+
+def damage(error: BaseException) -> str:
+    """Why a file raised one of DAMAGED, on one line, however much of the file stands in the message."""
+    said = "it asks for more memory than there is" if isinstance(error, MemoryError) else " ".join(str(error).split())
+    return said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
 
 
 def _unpack(source: Source, path: Path) -> None:

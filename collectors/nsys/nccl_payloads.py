@@ -111,7 +111,7 @@ class NcclPayloads:
         if not found:
             return {}
         start, end, thread = (np.array([row[i] for row in found], np.int64) for i in range(3))
-        return messages_of_calls(events, start, end, thread.astype(np.int32), [row[3] for row in found])
+        return messages_of_calls(events, start, end, thread.astype(np.int32), [row[3] for row in found].__getitem__)
 
     def problems(self, path: str) -> Iterator[Problem]:
         """What keeps sizes from being known."""

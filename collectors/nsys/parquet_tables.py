@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -10,64 +11,89 @@ import numpy as np
 import polars as pl
 
 from profiler.collectors.database import BATCH, LONGEST_BLOB, MISSING, Take
+from profiler.collectors.nsys.parquet_bytes import column_bytes
 from profiler.model.requests import Ints
 
-DAMAGED: Final = (pl.exceptions.PolarsError, OSError)
+_DAMAGED: Final = (pl.exceptions.PolarsError, OSError, ValueError)
+
+
+class TableDamaged(Exception):
+    """A table's file can't be read; ``reason`` is one line."""
+
+    def __init__(self, table: str, error: BaseException) -> None:
+        self.table, self.reason = table, str(error).strip().partition("\n")[0]
+        super().__init__(f"{table}: {self.reason}")
 
 
 class ParquetTables:
-    """A folder of tables; the same questions as ``Database`` answers."""
+    """A folder of tables; the same questions as ``Database`` answers. What can't be read raises TableDamaged."""
 
     def __init__(self, folder: Path) -> None:
         self._files = {path.stem: path for path in sorted(folder.glob("*.parquet"))}
         self.tables: set[str] = set(self._files)
+        # (table, column) -> how many of its texts hold bytes that are no UTF-8 and were replaced.
+        self.replaced: dict[tuple[str, str], int] = {}
+
+    def leave_out(self, table: str) -> None:
+        """Answer from now on as if the export did not have the table."""
+        del self._files[table]
+        self.tables.discard(table)
 
     def columns(self, table: str) -> set[str]:
         """The table's columns; none where it has no file."""
         if table not in self._files:
             return set()
-        return set(pl.read_parquet_schema(self._files[table]))
+        with _reading(table):
+            return set(pl.read_parquet_schema(self._files[table]))
 
     def integers(self, table: str, wanted: Sequence[str]) -> dict[str, Ints]:
         """Integer columns of equal length; a missing column, a null and a text that is no integer are MISSING."""
-        present = [name for name in wanted if name in self.columns(table)]
-        if table not in self._files or not present:
-            rows = self._count(table)
-            return {name: np.full(rows, MISSING, np.int64) for name in wanted}
-        frame = pl.read_parquet(self._files[table], columns=present)
-        cast = frame.select(pl.col(name).cast(pl.Int64, strict=False).fill_null(MISSING) for name in present)
-        none = np.full(len(frame), MISSING, np.int64)
-        return {name: cast[name].to_numpy().copy() if name in present else none for name in wanted}
+        frame = self._frame(table, wanted)
+        with _reading(table):
+            return _integers(frame, wanted)
 
     def texts(self, table: str, column: str) -> list[str]:
         """A text column; nulls and a missing column are empty strings."""
         if column not in self.columns(table):
             return [""] * self._count(table)
-        return pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.String).fill_null("").to_list()
+        with _reading(table):
+            try:
+                found = pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.String)
+            except pl.exceptions.ComputeError:
+                # Damage, or bytes that are no UTF-8: then each text is read for itself.
+                raw: list[bytes] = column_bytes(self._files[table], column).fill_null(b"").to_list()
+            else:
+                return found.fill_null("").to_list()
+        texts = [value.decode("utf-8", "replace") for value in raw]
+        self.replaced[table, column] = sum(text.encode() != value for text, value in zip(texts, raw, strict=True))
+        return texts
 
     def each(self, table: str, wanted: Sequence[str], take: Take, text: str = "") -> None:
         """See ``Tables.each``; a whole table is held, and its events are copied out of it batch by batch."""
-        columns = self.integers(table, wanted)
+        frame = self._frame(table, wanted)
         known: dict[str, int] = {}
         texts: list[str] = []
         words = self.texts(table, text) if text in self.columns(table) else None
-        for at in range(0, self._count(table), BATCH):
-            part = {name: column[at : at + BATCH] for name, column in columns.items()}
-            codes = np.full(len(next(iter(part.values()))), MISSING, np.int32)
+        for at in range(0, len(frame), BATCH):
+            part = frame.slice(at, BATCH)
+            codes = np.full(len(part), MISSING, np.int32)
             if words is not None:
                 new = words[at : at + BATCH]
                 codes[:] = [known.setdefault(word, len(known)) if word else MISSING for word in new]
                 texts.extend(list(known)[len(texts) :])
-            take(part, codes, texts)
+            with _reading(table):
+                columns = _integers(part, wanted)
+            take(columns, codes, texts)
 
     def blobs(self, table: str, wanted: Sequence[str], column: str) -> Iterator[tuple[dict[str, Ints], list[bytes]]]:
-        """See ``Tables.blobs``; none where Nsight wrote bytes as text, which polars takes for damage."""
+        """See ``Tables.blobs``; Nsight may call the column a text."""
         if column not in self.columns(table):
             return
-        try:
-            values = pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.Binary)
-        except pl.exceptions.ComputeError:
-            return
+        with _reading(table):
+            try:
+                values = pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.Binary)
+            except pl.exceptions.ComputeError:
+                values = column_bytes(self._files[table], column)
         rows = (values.bin.size() > 0) & (values.bin.size() <= LONGEST_BLOB)
         chosen = rows.fill_null(value=False).to_numpy()
         columns = {name: whole[chosen] for name, whole in self.integers(table, wanted).items()}
@@ -79,7 +105,33 @@ class ParquetTables:
             return []
         return list(zip(self.texts(table, key), self.texts(table, value), strict=True))
 
+    def _frame(self, table: str, wanted: Sequence[str]) -> pl.DataFrame:
+        """Those of the columns that the table has; where it has none, rows without any."""
+        present = [name for name in dict.fromkeys(wanted) if name in self.columns(table)]
+        if not present:
+            return pl.DataFrame(height=self._count(table))
+        with _reading(table):
+            return pl.read_parquet(self._files[table], columns=present)
+
     def _count(self, table: str) -> int:
         if table not in self._files:
             return 0
-        return int(pl.scan_parquet(self._files[table]).select(pl.len()).collect().item())
+        with _reading(table):
+            return int(pl.scan_parquet(self._files[table]).select(pl.len()).collect().item())
+
+
+def _integers(frame: pl.DataFrame, wanted: Sequence[str]) -> dict[str, Ints]:
+    none = np.full(len(frame), MISSING, np.int64)
+    return {
+        name: frame[name].cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy() if name in frame else none
+        for name in wanted
+    }
+
+
+@contextmanager
+def _reading(table: str) -> Iterator[None]:
+    """Whatever is raised for what the table's file holds is said of the table."""
+    try:
+        yield
+    except _DAMAGED as error:
+        raise TableDamaged(table, error) from error

@@ -6,13 +6,12 @@ processes; each becomes a trace. ``rocpd_info_process`` holds the environment an
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from profiler.collectors.database import MAGIC, Database, opened
+from profiler.collectors.database import DAMAGED, MAGIC, Database, damage, opened
 from profiler.collectors.rocprof.names import copy_name
 from profiler.collectors.trace_labels import label
 from profiler.collectors.trace_rows import TraceRows
@@ -42,8 +41,8 @@ class Rocpd:
                 if "kernels" not in database.views:
                     raise BadInput(source.name, "a SQLite file without rocpd's view 'kernels'", advice)
                 return _read(database, source.name, engines)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise BadInput(source.name, f"the SQLite file is damaged: {error}", advice) from error
+        except DAMAGED as error:
+            raise BadInput(source.name, f"the SQLite file is damaged: {damage(error)}", advice) from error
 
 
 def _read(database: Database, name: str, engines: Sequence[Engine]) -> Reading:

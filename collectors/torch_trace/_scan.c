@@ -144,12 +144,22 @@ static at decimal(at p, at end, int places, int64_t *out) {
 enum { CORRELATION, STREAM, DEVICE, SIZE, GRAPH_NODE, IDS };
 enum { NAME, CATEGORY, PROCESS, THREAD, TEXTS };
 
+/* What of the arguments a collective's message follows from, by its name alone where that holds a word. */
+enum { OPERATION, SENT, RECEIVED, ELEMENT, RANKS, DIMENSIONS, TYPES, PARTS };
+typedef struct { at from, to; } span;
+
 typedef struct {
     int64_t *start, *duration, *ids[IDS];
     int32_t *texts[TEXTS];
     uint8_t *timed;
     Py_ssize_t count, room;
     pool pools[TEXTS];
+    int64_t *message_rows; /* rows that state a message, and which of the different ones */
+    int32_t *message_codes;
+    Py_ssize_t messages, messages_room;
+    pool stated;
+    uint8_t *key;
+    size_t key_room;
     uint8_t *collective; /* by name: whether it holds one of the words; `judged` names have been looked at */
     uint32_t judged, judged_room;
     const char *words;
@@ -172,10 +182,10 @@ static const uint8_t NONE[] = "None";
 #define IS(key, size, text) ((size) == sizeof(text) - 1 && !memcmp(key, text, sizeof(text) - 1))
 
 enum { ORDINARY, METADATA, MESSAGE };
-/* What the arguments hold of a collective's message. */
-enum { STATED = 1, SHAPES = 2 };
 
-static at arguments(at p, at end, int64_t *ids, int *message) {
+static at arguments(at p, at end, int64_t *ids, span *parts) {
+    static const struct { const char *key; size_t size; } stated[PARTS] = {
+        {"Collective name", 15}, {"In msg nelems", 13}, {"Out msg nelems", 14}, {"dtype", 5}, {"Group size", 10}, {"Input Dims", 10}, {"Input type", 10}};
     static const struct { const char *key; size_t size; int id; } known[] = {
         {"correlation", 11, CORRELATION}, {"stream", 6, STREAM}, {"device", 6, DEVICE}, {"bytes", 5, SIZE}, {"graph node id", 13, GRAPH_NODE}};
     int escaped;
@@ -194,19 +204,53 @@ static at arguments(at p, at end, int64_t *ids, int *message) {
             if (size == known[i].size && !memcmp(key, known[i].key, size)) id = known[i].id;
         /* These two must be text or a number to be read by the general reader as well. */
         int label = IS(key, size, "name") || IS(key, size, "labels");
-        if (size == 13 && !memcmp(key, "In msg nelems", 13)) *message |= STATED;
-        if (size == 10 && !memcmp(key, "Input Dims", 10)) *message |= SHAPES;
+        span *part = NULL;
+        for (int i = 0; i < PARTS; i++)
+            if (size == stated[i].size && !memcmp(key, stated[i].key, size)) part = &parts[i], part->from = p;
         if (id >= 0 && p < end && *p == 'n') { if (!(p = word(p, end, "null", 4))) return NULL; ids[id] = -1; }
         else if (id >= 0) p = decimal(p, end, 0, &ids[id]);
         else if (label && (p >= end || *p == '{' || *p == '[' || *p == 't' || *p == 'f')) return NULL;
         else p = value(p, end, 0);
         if (!p) return NULL;
+        if (part) part->to = p;
         p = blank(p, end);
         if (p >= end) return NULL;
         if (*p == '}') return p + 1;
         if (*p != ',') return NULL;
         p = blank(p + 1, end);
     }
+}
+
+/* Note that a row states a message; 1 where none with the same name and parts came before, -1 without memory. */
+static int note(columns *c, Py_ssize_t row, at name, size_t size, const span *parts) {
+    size_t whole = size + PARTS;
+    for (int i = 0; i < PARTS; i++) whole += (size_t)(parts[i].to - parts[i].from);
+    if (whole > c->key_room) {
+        void *grown = realloc(c->key, 2 * whole);
+        if (!grown) return -1;
+        c->key = grown, c->key_room = 2 * whole;
+    }
+    if (c->messages == c->messages_room) {
+        size_t room = (size_t)(2 * c->messages_room + 64);
+        int64_t *rows = realloc(c->message_rows, room * sizeof *rows);
+        if (rows) c->message_rows = rows;
+        int32_t *codes = realloc(c->message_codes, room * sizeof *codes);
+        if (codes) c->message_codes = codes;
+        if (!rows || !codes) return -1;
+        c->messages_room = (Py_ssize_t)room;
+    }
+    uint8_t *out = c->key;
+    memcpy(out, name, size), out += size;
+    for (int i = 0; i < PARTS; i++) {
+        *out++ = 0; /* which no part holds */
+        if (parts[i].from) memcpy(out, parts[i].from, (size_t)(parts[i].to - parts[i].from));
+        out += parts[i].to - parts[i].from;
+    }
+    uint32_t before = c->stated.count;
+    int32_t code = intern(&c->stated, c->key, whole);
+    if (code < 0) return -1;
+    c->message_rows[c->messages] = row, c->message_codes[c->messages++] = code;
+    return c->stated.count > before;
 }
 
 /* Whether the name holds one of the words (each ended by a zero, the last by two), looked at once a name; -1: no memory. */
@@ -233,7 +277,8 @@ static at event(at p, at end, columns *c, int *sort) {
     int64_t start = 0, duration = 0, ids[IDS] = {-1, -1, -1, -1, -1};
     at texts[TEXTS] = {NONE, NONE, NONE, NONE};
     size_t sizes[TEXTS] = {0, 0, 4, 4};
-    int timed = 0, escaped, seen_arguments = 0, message = 0;
+    span parts[PARTS] = {{NULL, NULL}};
+    int timed = 0, escaped, seen_arguments = 0;
     uint8_t phase = 0;
     *sort = ORDINARY;
     if (p >= end || *p != '{') return NULL;
@@ -259,7 +304,7 @@ static at event(at p, at end, columns *c, int *sort) {
             else timed = 1, p = decimal(p, end, 3, &duration);
         } else if (IS(key, size, "args")) {
             if (*p == 'n') { p = word(p, end, "null", 4); }
-            else if (*p == '{' && !seen_arguments++) { p = arguments(p, end, ids, &message); }
+            else if (*p == '{' && !seen_arguments++) { p = arguments(p, end, ids, parts); }
             else return NULL;
         } else if (text >= 0 && *p == '"') {
             texts[text] = p + 1;
@@ -293,10 +338,11 @@ static at event(at p, at end, columns *c, int *sort) {
     for (int i = 0; i < IDS; i++) c->ids[i][row] = ids[i];
     for (int i = 0; i < TEXTS; i++)
         if ((c->texts[i][row] = intern(&c->pools[i], texts[i], sizes[i])) < 0) return NULL;
-    if (message) {
-        int named = message & STATED ? 1 : is_collective(c, c->texts[NAME][row]);
-        if (named < 0) return NULL;
-        if (named) *sort = MESSAGE;
+    if (parts[SENT].from || parts[DIMENSIONS].from) {
+        int named = parts[SENT].from ? 1 : is_collective(c, c->texts[NAME][row]);
+        int fresh = named > 0 ? note(c, row, texts[NAME], sizes[NAME], parts) : named;
+        if (fresh < 0) return NULL;
+        if (fresh) *sort = MESSAGE;
     }
     return p;
 }
@@ -310,22 +356,17 @@ static PyObject *texts_of(const pool *p) {
     return list;
 }
 
-/* Metadata events and messages are few: where they lie (and a message's row) is kept, and their text is handed back for
- * the general reader. */
-typedef struct { at from, to; } span;
-typedef struct { span *found; int64_t *rows; Py_ssize_t count, room; } spans;
+/* Metadata events and different messages are few: where they lie is kept, and their text is handed back for the general
+ * reader. */
+typedef struct { span *found; Py_ssize_t count, room; } spans;
 
-static int keep(spans *s, at from, at to, Py_ssize_t row) {
+static int keep(spans *s, at from, at to) {
     if (s->count == s->room) {
         size_t room = (size_t)(2 * s->room + 16);
         span *grown = realloc(s->found, room * sizeof(span));
-        if (grown) s->found = grown;
-        int64_t *rows = realloc(s->rows, room * sizeof(int64_t));
-        if (rows) s->rows = rows;
-        if (!grown || !rows) return 0;
-        s->room = (Py_ssize_t)room;
+        if (!grown) return 0;
+        s->found = grown, s->room = (Py_ssize_t)room;
     }
-    s->rows[s->count] = row;
     s->found[s->count++] = (span){from, to};
     return 1;
 }
@@ -349,12 +390,13 @@ static PyObject *result_of(const columns *c, const spans *metadata, const spans 
         if (!count || PyDict_SetItemString(phases, key, count) < 0) { Py_XDECREF(count); Py_DECREF(phases); return NULL; }
         Py_DECREF(count);
     }
-    return Py_BuildValue("{sNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsN}", "start", BYTES(c->start), "duration", BYTES(c->duration), "timed", BYTES(c->timed),
+    return Py_BuildValue("{sNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsNsN}", "start", BYTES(c->start), "duration", BYTES(c->duration), "timed", BYTES(c->timed),
         "correlation", BYTES(c->ids[CORRELATION]), "stream", BYTES(c->ids[STREAM]), "device", BYTES(c->ids[DEVICE]), "size", BYTES(c->ids[SIZE]),
         "graph_node", BYTES(c->ids[GRAPH_NODE]), "name", BYTES(c->texts[NAME]), "category", BYTES(c->texts[CATEGORY]), "process", BYTES(c->texts[PROCESS]),
         "thread", BYTES(c->texts[THREAD]), "names", texts_of(&c->pools[NAME]), "categories", texts_of(&c->pools[CATEGORY]),
         "processes", texts_of(&c->pools[PROCESS]), "threads", texts_of(&c->pools[THREAD]), "phases", phases, "metadata", text_of(metadata),
-        "messages", text_of(messages), "message_rows", PyBytes_FromStringAndSize((const char *)messages->rows, messages->count * (Py_ssize_t)sizeof(int64_t)));
+        "messages", text_of(messages), "message_rows", PyBytes_FromStringAndSize((const char *)c->message_rows, c->messages * (Py_ssize_t)sizeof(int64_t)),
+        "message_codes", PyBytes_FromStringAndSize((const char *)c->message_codes, c->messages * (Py_ssize_t)sizeof(int32_t)));
 #undef BYTES
 }
 
@@ -365,7 +407,7 @@ static int scan_all(at p, at end, columns *c, spans *metadata, spans *messages) 
         int sort;
         at from = p;
         if (!(p = event(p, end, c, &sort))) return 0;
-        if (sort != ORDINARY && !keep(sort == METADATA ? metadata : messages, from, p, c->count - 1)) return 0;
+        if (sort != ORDINARY && !keep(sort == METADATA ? metadata : messages, from, p)) return 0;
         p = blank(p, end);
         if (p == end) return 1;
         if (*p != ',') return 0;
@@ -394,10 +436,12 @@ static PyObject *scan(PyObject *module, PyObject *arguments) {
     int ready = 1, whole = 0;
     Py_BEGIN_ALLOW_THREADS
     for (int i = 0; i < TEXTS; i++) ready = pool_start(&c.pools[i], 0) && ready;
+    ready = pool_start(&c.stated, 1) && ready;
     if (ready) whole = scan_all((at)data, (at)data + size, &c, &metadata, &messages);
     Py_END_ALLOW_THREADS
     PyObject *result = !ready ? PyErr_NoMemory() : whole ? result_of(&c, &metadata, &messages) : Py_NewRef(Py_None);
-    free(metadata.found), free(metadata.rows), free(messages.found), free(messages.rows), free(c.collective);
+    free(metadata.found), free(messages.found), free(c.collective);
+    free(c.message_rows), free(c.message_codes), free(c.key), pool_end(&c.stated);
     free(c.start), free(c.duration), free(c.timed);
     for (int i = 0; i < IDS; i++) free(c.ids[i]);
     for (int i = 0; i < TEXTS; i++) free(c.texts[i]), pool_end(&c.pools[i]);

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 CHUNK: Final = 4 << 20
 # A header or footer above this is no header: give up looking for its end.
@@ -36,7 +37,37 @@ class Piece:
     offset: int
 
 
-def pieces(stream: BinaryIO, chunk: int = CHUNK) -> Iterator[Piece]:
+class Readable(Protocol):
+    """What pieces are cut from."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes; empty at the end."""
+        ...
+
+
+class ReadAhead:
+    """A stream that is read, and unpacked, one chunk ahead on a thread of its own. Close it before the stream."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._thread = ThreadPoolExecutor(1)
+        self._next = self._thread.submit(stream.read, CHUNK)
+
+    def __enter__(self) -> ReadAhead:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.shutdown()
+
+    def read(self, size: int, /) -> bytes:
+        """The next chunk; ``size`` bytes are read after it. Raises what reading raised."""
+        found = self._next.result()
+        if found:
+            self._next = self._thread.submit(self._stream.read, size)
+        return found
+
+
+def pieces(stream: Readable, chunk: int = CHUNK) -> Iterator[Piece]:
     """Cut a decompressed Kineto file (object or bare array) into pieces, holding about one chunk in memory."""
     buffer = stream.read(chunk)
     offset = 0
@@ -62,13 +93,18 @@ def pieces(stream: BinaryIO, chunk: int = CHUNK) -> Iterator[Piece]:
     else:
         yield Piece("header", buffer, 0)
         return
-    buffer = buffer[offset:]
+    # What the last piece left over, and what was read behind it: joined once, when it is known how much of it is whole.
+    left, buffer = b"", buffer[offset:]
     while True:
         more = stream.read(chunk)
         if not more:
-            yield Piece("tail", buffer, offset)
+            yield Piece("tail", left + buffer, offset)
             return
         cut = _last_border(buffer)
+        if cut < 0:
+            # The border may lie across both.
+            left, buffer = b"", left + buffer
+            cut = _last_border(buffer)
         if cut < 0:
             buffer += more
             if len(buffer) > LONGEST_EVENT:
@@ -76,10 +112,10 @@ def pieces(stream: BinaryIO, chunk: int = CHUNK) -> Iterator[Piece]:
                 yield Piece("unread", b"", offset + len(buffer))
                 return
             continue
-        yield Piece("events", buffer[: cut + 1], offset)
+        yield Piece("events", b"".join((left, memoryview(buffer)[: cut + 1])), offset)
         rest = buffer.index(b",", cut + 1) + 1
-        offset += rest
-        buffer = buffer[rest:] + more
+        offset += len(left) + rest
+        left, buffer = buffer[rest:], more
 
 
 def _last_border(buffer: bytes) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.collectors.torch_trace.decode import Damage, Event, Number, Times
-from profiler.collectors.torch_trace.messages import Found, is_message, message_of
+from profiler.collectors.torch_trace.messages import Stated, is_message, message_of
 from profiler.collectors.torch_trace.scan import Scanned
 from profiler.model.requests import Ints
 from profiler.model.trace import NO_ID, EventTable, Kind
@@ -52,7 +52,7 @@ class Columns:
         self.process_labels: dict[str, str] = {}
         self.thread_labels: dict[tuple[str, str], str] = {}
         self.phases: Counter[str] = Counter()
-        self.messages: list[Found] = []
+        self.messages = Stated()
         self._events = GrowingEvents()
         self._kinds: dict[str, int] = {}
 
@@ -80,8 +80,9 @@ class Columns:
             size=_ids([None if a is None else a.bytes for a in args], NO_ID),
             graph_node=_ids([None if a is None else a.graph_node for a in args], NO_ID),
         )
-        messages = [(i, event) for i, event in enumerate(chosen) if is_message(event.name, event.args)]
-        self._append(table, bad, offset, messages)
+        rows = [i for i, event in enumerate(chosen) if is_message(event.name, event.args)]
+        codes = np.arange(len(rows), dtype=np.int32)
+        self._append(table, bad, offset, np.array(rows, np.int64), codes, [chosen[i] for i in rows])
 
     def add_scanned(self, chunk: Scanned, offset: int) -> None:
         """Append a chunk that the quick scanner has read; the same rows that ``add`` would make of its events."""
@@ -112,10 +113,16 @@ class Columns:
             size=chunk.size,
             graph_node=chunk.graph_node,
         )
-        self._append(table, ~chunk.timed, offset, chunk.messages)
+        self._append(table, ~chunk.timed, offset, chunk.message_rows, chunk.message_codes, chunk.messages)
 
     def _append(
-        self, table: EventTable, bad: NDArray[np.bool_], offset: int, messages: Sequence[tuple[int, Event]]
+        self,
+        table: EventTable,
+        bad: NDArray[np.bool_],
+        offset: int,
+        rows: Ints,
+        codes: NDArray[np.int32],
+        stating: Sequence[Event],
     ) -> None:
         # Where a device event has no arguments its lane still says device and stream.
         on_device = np.isin(table.kind, np.array(ON_DEVICE, np.uint8))
@@ -129,11 +136,10 @@ class Columns:
                 column[missing] = _ids([titles[i] for i in lane[missing].tolist()], NO_ID)
         sound = self._sound(table, bad, offset)
         first = len(self._events)
-        place = np.cumsum(sound) - 1 if messages else sound
-        for row, event in messages:
-            message = None if event.args is None or not sound[row] else message_of(event.name, event.args)
-            if message is not None:
-                self.messages.append((first + int(place[row]), message))
+        if len(rows):
+            messages = [None if event.args is None else message_of(event.name, event.args) for event in stating]
+            kept = sound[rows]
+            self.messages.add(first + (np.cumsum(sound) - 1)[rows[kept]], codes[kept], messages)
         self._events.append(table, None if sound.all() else sound)
 
     def table(self) -> EventTable:

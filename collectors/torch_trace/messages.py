@@ -5,15 +5,17 @@ NCCL's kernels ("In msg nelems", "dtype", "Group size", …), or else the shapes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from profiler.collectors.collective_calls import messages_of_calls
 from profiler.collectors.torch_trace.decode import Args
+from profiler.model.requests import Ints
 from profiler.model.trace import COLLECTIVES, NO_ID, EventTable, Kind, Message
 
 # Parts of the names of operators and annotations whose shapes are a collective's message.
@@ -36,8 +38,35 @@ _NOT_LETTERS: Final = re.compile(r"[^a-z]")
 _SHAPES: Final = msgspec.json.Decoder(list[object])
 
 
-# The row of the event that states it, and the message.
-Found = tuple[int, Message]
+class Stated:
+    """The events of a file that state a message, in their order, and the different messages."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Message, int] = {}
+        self._rows: list[Ints] = []
+        self._code: list[NDArray[np.int32]] = []
+
+    def add(self, rows: Ints, codes: NDArray[np.int32], messages: Sequence[Message | None]) -> None:
+        """Note rows and the message of each, by its place in ``messages``; None: they say too little."""
+        known = np.array([-1 if m is None else self._codes.setdefault(m, len(self._codes)) for m in messages], np.int32)
+        code = known[codes]
+        self._rows.append(rows[code >= 0])
+        self._code.append(code[code >= 0])
+
+    @property
+    def rows(self) -> Ints:
+        """Rows of the event table."""
+        return np.concatenate([np.zeros(0, np.int64), *self._rows])
+
+    @property
+    def codes(self) -> NDArray[np.int32]:
+        """Which of ``kinds`` each of the rows states."""
+        return np.concatenate([np.zeros(0, np.int32), *self._code])
+
+    @property
+    def kinds(self) -> tuple[Message, ...]:
+        """The different messages."""
+        return tuple(self._codes)
 
 
 def is_message(name: str, args: Args | None) -> bool:
@@ -89,20 +118,30 @@ def operation_of(text: str) -> str | None:
     return next((ours for theirs, ours in _OPERATIONS if theirs in letters), None)
 
 
-def by_correlation(events: EventTable, found: Iterable[Found], ranks: int) -> dict[int, Message]:
+def by_correlation(events: EventTable, found: Stated, ranks: int) -> dict[int, Message]:
     """The message behind each correlation: a kernel's own, or that of the innermost range around its launch call.
 
     Each call of a collective has its number. ``ranks`` is the size of every group of the job, where it has but one.
     """
-    rows = list(found)
-    if not rows:
+    rows, codes, kinds = found.rows, found.codes, found.kinds
+    if not len(rows):
         return {}
-    at = np.array([row for row, _ in rows], np.int64)
-    on_host = np.flatnonzero(np.isin(events.kind[at], np.array((Kind.OPERATOR, Kind.ANNOTATION), np.uint8)))
-    ranges, messages = events.select(at[on_host]), [_numbered(rows[i][1], i, ranks) for i in on_host.tolist()]
-    known = messages_of_calls(events, ranges.start, ranges.end, ranges.thread, messages)
-    for i in np.flatnonzero(events.kind[at] == Kind.KERNEL).tolist():
-        known[int(events.correlation[at[i]])] = _numbered(rows[i][1], i, ranks)
+
+    def numbered(call: int) -> Message:
+        message = kinds[codes[call]]
+        known = message.ranks if message.ranks != NO_ID else ranks
+        one: Message = msgspec.structs.replace(message, call=call, ranks=known)
+        return one
+
+    kind = events.kind[rows]
+    on_host = np.flatnonzero(np.isin(kind, np.array((Kind.OPERATOR, Kind.ANNOTATION), np.uint8)))
+    ranges = events.select(rows[on_host])
+    known = messages_of_calls(events, ranges.start, ranges.end, ranges.thread, lambda i: numbered(int(on_host[i])))
+    # Of the kernels behind one launch, as a replay has them, the last one's message.
+    kernels = np.flatnonzero(kind == Kind.KERNEL)[::-1]
+    correlations, last = np.unique(events.correlation[rows[kernels]], return_index=True)
+    for correlation, call in zip(correlations.tolist(), kernels[last].tolist(), strict=True):
+        known[correlation] = numbered(call)
     known.pop(NO_ID, None)
     return known
 
@@ -112,11 +151,6 @@ def group_size(groups: object) -> int:
     sizes = {g.get("pg_size") for g in groups if isinstance(g, dict)} if isinstance(groups, Sequence) else set()
     several = {size for size in sizes if isinstance(size, int) and size > 1}
     return several.pop() if len(several) == 1 else NO_ID
-
-
-def _numbered(message: Message, call: int, ranks: int) -> Message:
-    known = message.ranks if message.ranks != NO_ID else ranks
-    return msgspec.structs.replace(message, call=call, ranks=known)
 
 
 def _sizes(shapes: bytes, types: bytes) -> list[int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from profiler.collectors.torch_trace.chunks import Piece, array_ends, pieces
+from profiler.collectors.torch_trace.chunks import Piece, ReadAhead, array_ends, pieces
 from profiler.collectors.torch_trace.columns import ABSOLUTE_US, Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail, frame
 from profiler.collectors.torch_trace.messages import by_correlation, group_size
@@ -72,8 +72,8 @@ class TorchTrace:
         columns = Columns(damage)
         before = after = b""
         has_events = False
-        with source.open() as stream:
-            for piece, scanned in _scanned(pieces(stream)):
+        with source.open() as stream, ReadAhead(stream) as ahead:
+            for piece, scanned in _scanned(pieces(ahead)):
                 if piece.kind == "header":
                     before = piece.data
                 elif piece.kind == "events":

@@ -48,7 +48,10 @@ class Scanned:
     threads: list[str]
     phases: Mapping[str, int]
     metadata: list[Event]
-    messages: list[tuple[int, Event]]  # (row, the event): those that may state a collective's message
+    # Rows that may state a collective's message, and to each of them the event that states the same.
+    message_rows: Ints
+    message_codes: NDArray[np.int32]
+    messages: list[Event]
 
 
 def scan(data: bytes) -> Scanned | None:
@@ -66,16 +69,15 @@ def scan(data: bytes) -> Scanned | None:
         columns |= {name: np.frombuffer(found[name], np.int32) for name in _CODES}
         columns |= {name: [_text(text) for text in found[name]] for name in _TEXTS}
         metadata = [_EVENT.decode(text) for text in found["metadata"]]
-        rows = np.frombuffer(found["message_rows"], np.int64).tolist()
-        messages = [(row, _EVENT.decode(text)) for row, text in zip(rows, found["messages"], strict=True)]
+        messages = [_EVENT.decode(text) for text in found["messages"]]
     except (UnicodeDecodeError, msgspec.MsgspecError):
         return None
     timed = np.frombuffer(found["timed"], np.bool_)
     return Scanned(timed=timed, phases=found["phases"], metadata=metadata, messages=messages, **columns)
 
 
-_INTEGERS: Final = ("start", "duration", "correlation", "stream", "device", "size", "graph_node")
-_CODES: Final = ("name", "category", "process", "thread")
+_INTEGERS: Final = ("start", "duration", "correlation", "stream", "device", "size", "graph_node", "message_rows")
+_CODES: Final = ("name", "category", "process", "thread", "message_codes")
 _TEXTS: Final = ("names", "categories", "processes", "threads")
 
 

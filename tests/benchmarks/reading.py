@@ -5,8 +5,8 @@
 Prints CPU seconds, wall seconds, peak memory and the ratio to our own reader (in CPU seconds) for: touching every byte
 (the floor), our reader with the compiled scanner (plain and gzip) and without it, a second opening from ``.profiler/``,
 ``json.load`` and HolisticTraceAnalysis; for an Nsight Systems export with as many kernels: our readers of SQLite (with
-the compiled reader and without) and Parquet, and Python's own ``sqlite3`` fetching the same columns; then for the
-command itself. Each runs in a process of its own, imports included; files are written once by this script. HTA gets an
+the compiled reader and without) and Parquet, the imports that no reader of columns can do without (numpy; polars for
+Parquet), and Python's own ``sqlite3`` fetching the same columns; then for the command itself. Each runs in a process of its own, imports included; files are written once by this script. HTA gets an
 environment of its own on first use (see tests/peers/environment.py) and is left out, with the reason, where it can't be
 installed.
 """
@@ -76,6 +76,8 @@ EXPORT_WAYS = {
     "touch every byte": TRACE_WAYS["touch every byte"],
     "our reader": READ.format(format="SQLITE", prepare=""),
     "its imports alone": IMPORTS,
+    "numpy alone": "import numpy",
+    "numpy and polars alone": "import numpy, polars",
     "without the compiled reader": READ.format(format="SQLITE", prepare="database._rows = None"),
     "our reader, Parquet": READ.format(
         format="PARQUET", prepare="PATH = str(Path(PATH).parent / 'parquet' / 'CUPTI_ACTIVITY_KIND_KERNEL.parquet')"

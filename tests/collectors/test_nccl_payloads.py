@@ -214,17 +214,31 @@ def test_parquet_tables_say_the_same(tmp_path: Path) -> None:
     assert dict(trace.messages) == messages(path)
 
 
-def test_parquet_that_calls_bytes_a_text_loses_its_payloads_only(tmp_path: Path) -> None:
-    """Nsight writes the column as text; what is no UTF-8 can't be read back as that."""
-    kernels = as_parquet(export(tmp_path / "export.sqlite", [reduce(1000)]))
+def test_parquet_that_calls_bytes_a_text_says_the_same(tmp_path: Path) -> None:
+    """Nsight declares the column as text; what is no UTF-8 is not one to polars."""
+    path = export(tmp_path / "export.sqlite", [init(2), reduce(2**40 - 1), gather(0x80FF)])
+    kernels = as_parquet(path)
     table = kernels.with_name("NVTX_EVENTS.parquet")
-    frame = pl.read_parquet(table).with_columns(pl.lit("\N{LATIN SMALL LETTER E WITH ACUTE}" * 40).alias("binaryData"))
-    frame.write_parquet(table, compression="uncompressed", use_pyarrow=False, statistics=False)
-    table.write_bytes(table.read_bytes().replace(b"\xc3\xa9", b"\xff\xfe"))
+    frame = pl.read_parquet(table)
+    payloads = frame["binaryData"].to_list()
+    texts = [
+        None if payload is None else f"payload {at} ".ljust(len(payload), "x") for at, payload in enumerate(payloads)
+    ]
+    frame.with_columns(pl.Series("binaryData", texts)).write_parquet(
+        table, compression="uncompressed", statistics=False
+    )
+    body = table.read_bytes()
+    for text, payload in zip(texts, payloads, strict=True):
+        if text is not None:
+            assert body.count(text.encode()) == 1
+            body = body.replace(text.encode(), payload)
+    table.write_bytes(body)
+    with pytest.raises(pl.exceptions.ComputeError, match="UTF-8"):
+        pl.read_parquet(table)
     reading = PARQUET.read(FileSource(kernels), ())
-    assert len(reading.traces[0].events) == 3
-    (problem,) = reading.problems
-    assert "--include-blobs=true" in problem.detail
+    assert reading.problems == ()
+    assert dict(reading.traces[0].messages) == messages(path)
+    assert len(messages(path)) == 2
 
 
 def as_parquet(path: Path) -> Path:

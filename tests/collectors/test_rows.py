@@ -225,7 +225,7 @@ while time.monotonic() < end:
     with open(sys.argv[4] + ".fuzz", "wb") as out: out.write(body)
     fd = os.open(sys.argv[4] + ".fuzz", os.O_RDONLY)
     for root in (2, rng.randrange(40)):
-        try: module.read(fd, root, 200, [(0, a), (1, b)], rng.choice([-1, 0]), rng.choice([-1, 2]), codes, take)
+        try: module.read(fd, root, [(0, a), (1, b)], rng.choice([-1, 0]), rng.choice([-1, 2]), codes, take)
         except KeyError: pass
         count += 1
     os.close(fd)

@@ -53,7 +53,9 @@ def assert_same(quick: Columns, slow: Columns) -> None:
     for field in EventTable.__dataclass_fields__:
         if field not in ("name", "process", "thread"):
             assert np.array_equal(getattr(ours, field), getattr(theirs, field)), field
-    assert quick.messages == slow.messages
+    assert quick.messages.rows.tolist() == slow.messages.rows.tolist()
+    stated = [[one.messages.kinds[code] for code in one.messages.codes.tolist()] for one in (quick, slow)]
+    assert stated[0] == stated[1]
     assert quick.phases == slow.phases
     assert quick.process_labels == slow.process_labels
     assert quick.thread_labels == slow.thread_labels
@@ -113,6 +115,56 @@ def test_what_the_scanner_accepts_it_reads_as_the_general_reader_does(
     quick, slow = both(text[1:-1].encode("utf-8", "surrogatepass"))
     if quick is not None:
         assert_same(quick, slow)
+
+
+shapes = st.lists(st.lists(st.integers(1, 3), max_size=2), max_size=2)
+messages = st.fixed_dictionaries(
+    {"ph": st.just("X"), "dur": st.just(1), "ts": st.sampled_from([1, 1, -1e20])},
+    optional={
+        "name": st.sampled_from(
+            ["nccl:all_reduce", "nccl:all_gather", "aten::mm", "c10d::allreduce_", "allgath\u00e9r"]
+        ),
+        "args": st.fixed_dictionaries(
+            {},
+            optional={
+                "External id": st.integers(0, 9),
+                "In msg nelems": st.sampled_from([16, "16", 32, None, "x"]),
+                "Out msg nelems": st.sampled_from([16, 128]),
+                "Collective name": st.sampled_from(["allreduce", "_allgather_base", "barrier"]),
+                "dtype": st.sampled_from(["BFloat16", "Float", "Bits"]),
+                "Group size": st.sampled_from([8, "8", 4]),
+                "Input Dims": shapes,
+                "Input type": st.sampled_from([["float"], ["c10::BFloat16", "Scalar"], []]),
+            },
+        ),
+    },
+)
+
+
+@needs_scanner
+@settings(max_examples=400, deadline=None)
+@given(rows=st.lists(messages, min_size=1, max_size=12), indent=st.sampled_from([None, 1]))
+def test_messages_are_those_that_the_general_reader_finds(rows: list[dict[str, object]], indent: int | None) -> None:
+    quick, slow = both(json.dumps(rows, indent=indent, ensure_ascii=False)[1:-1].encode())
+    if quick is not None:
+        assert_same(quick, slow)
+
+
+@needs_scanner
+def test_calls_that_state_alike_are_looked_at_once() -> None:
+    args = {"In msg nelems": 16, "dtype": "BFloat16", "Collective name": "allreduce", "Group size": 8}
+    rows = [
+        {"ph": "X", "name": "nccl", "cat": "kernel", "ts": i, "dur": 1, "args": args | {"External id": i, "stream": i}}
+        for i in range(100)
+    ]
+    rows[70]["args"] = args | {"Group size": 4}
+    found = scanner.scan(json.dumps(rows)[1:-1].encode())
+    assert found is not None
+    assert len(found.messages) == 2
+    quick, slow = both(json.dumps(rows)[1:-1].encode())
+    assert quick is not None
+    assert_same(quick, slow)
+    assert [quick.messages.kinds[code].ranks for code in quick.messages.codes[68:72].tolist()] == [8, 8, 4, 8]
 
 
 @needs_scanner

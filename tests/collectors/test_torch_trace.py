@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from profiler.collectors.engines import ENGINES
 from profiler.collectors.torch_trace import reader
-from profiler.collectors.torch_trace.chunks import CHUNK, pieces
+from profiler.collectors.torch_trace.chunks import CHUNK, ReadAhead, pieces
 from profiler.collectors.torch_trace.columns import Columns
 from profiler.collectors.torch_trace.decode import Damage, decode, decode_tail
 from profiler.collectors.torch_trace.reader import FORMAT
@@ -79,6 +79,24 @@ def test_the_table_does_not_depend_on_threads_pieces_or_growth(
     assert_equal_tables(cut.traces[0].events, whole.traces[0].events)
     assert cut.traces[0].names == whole.traces[0].names and cut.traces[0].threads == whole.traces[0].threads
     assert cut.problems == whole.problems
+
+
+def test_reading_ahead_gives_the_same_pieces() -> None:
+    data = document(event_texts(small_trace(30)))
+    with ReadAhead(io.BytesIO(data)) as ahead:
+        assert list(pieces(ahead, 999)) == list(pieces(io.BytesIO(data)))
+    with ReadAhead(io.BytesIO(data * 40)) as ahead:
+        assert b"".join(iter(lambda: ahead.read(999), b"")) == data * 40
+        assert ahead.read(999) == b""
+
+
+def test_what_reading_ahead_raises_is_raised_where_it_is_read() -> None:
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError("the disk is gone")
+
+    with ReadAhead(Broken()) as ahead, pytest.raises(OSError, match="the disk is gone"):
+        ahead.read(1)
 
 
 def in_chunks(data: bytes, chunk: int) -> tuple[EventTable, Columns, Damage]:
