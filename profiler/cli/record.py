@@ -13,7 +13,8 @@ from profiler.cli.quantities import Duration, Size
 from profiler.cli.server import client_of, gpu_processes, server_options
 from profiler.collectors.availability import restarts
 from profiler.collectors.discovery import discover
-from profiler.collectors.record import Plan, Recording
+from profiler.collectors.record import Recording
+from profiler.collectors.recording_plan import Plan
 from profiler.collectors.workers import unlike, workers_of
 from profiler.errors import UsageError
 
