@@ -98,6 +98,8 @@ def _accounted(
         context = Context(a, b, clock)
         if metric in THROUGHPUTS:
             return throughput(context, one, two)
+        # A latency is made of steps as they are, whatever other engines do beside them.
+        one, two = one.alone, two.alone
         if metric == "mean_ttft":
             return mean_ttft(context, one, two, values)
         if metric == "mean_tpot":

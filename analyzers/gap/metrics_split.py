@@ -101,8 +101,8 @@ def _queue(
     where no limit explains it, what slower steps did by letting the queue grow."""
     a, b = context.a, context.b
     assert a.steps is not None and b.steps is not None
-    step_a = a.steps.total / max(float(a.steps.load.weight.sum()), 1e-12)
-    step_b = b.steps.total / max(float(b.steps.load.weight.sum()), 1e-12)
+    step_a = a.steps.alone.total / max(float(a.steps.load.weight.sum()), 1e-12)
+    step_b = b.steps.alone.total / max(float(b.steps.load.weight.sum()), 1e-12)
     waited_a, waited_b = queue_a / max(step_a, 1e-12), queue_b / max(step_b, 1e-12)
     longer = (waited_b - waited_a) * 0.5 * (step_a + step_b)
     slower = (step_b - step_a) * 0.5 * (waited_a + waited_b)

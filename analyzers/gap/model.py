@@ -9,7 +9,7 @@ scaled.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.analyzers import idle
-from profiler.analyzers.device import StepCosts
+from profiler.analyzers.device import DeviceAccount, StepCosts
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.contention import WAITS, Kept, host_share
 from profiler.analyzers.gap.measured import Measured, Steps, trace_load
@@ -83,6 +83,24 @@ class RunModel:
     def kept(self) -> Kept:
         """How much of the host's traced time is there without a profiler."""
         return host_share(self)
+
+    @cached_property
+    def alone(self) -> RunModel:
+        """The same with the seconds that a step takes in its engine, of several that ran side by side; else itself."""
+        times = self.own.parallel
+        if times == 1:
+            return self
+        launching, period = (None if one is None else one.scaled(times) for one in (self.launching, self.period))
+        return replace(
+            self,
+            own=self.own.alone,
+            step=self.step.scaled(times),
+            device={key: shape.scaled(times) for key, shape in self.device.items()},
+            host={key: shape.scaled(times) for key, shape in self.host.items()},
+            launching=launching,
+            phases=None if self.phases is None else self.phases * times,
+            period=period,
+        )
 
     def seconds(self, load: Load) -> float:
         """Seconds for all steps of ``load``."""
@@ -163,7 +181,10 @@ def models_of(
             RunModel(a.steps, steps[0], {}, {}, False, inside),
             RunModel(b.steps, steps[1], {}, {}, False, inside),
         )
-    sides = _Traced.of(traced_a.steps, traced_a.device, rows[0]), _Traced.of(traced_b.steps, traced_b.device, rows[1])
+    sides = (
+        _Traced.of(traced_a.steps, traced_a.device, rows[0], a.steps.parallel),
+        _Traced.of(traced_b.steps, traced_b.device, rows[1], b.steps.parallel),
+    )
     models, devices = [], []
     for index in range(2):
         own, other = sides[index], sides[1 - index] if related else None
@@ -187,13 +208,18 @@ def models_of(
                 account.device == CPU,
                 inside,
                 own.launching(kept),
-                None if account.steps is None or account.steps.phases == 0.0 else account.steps.phases,
+                _phases(account, its_steps),
                 overlaps(measured),
                 own.period(overlaps(measured), kept),
                 (np.inf, np.inf) if account.steps is None else _captured(account.steps, its_steps),
             )
         )
     return models[0], models[1]
+
+
+def _phases(account: DeviceAccount, own: Steps) -> float | None:
+    costs = account.steps
+    return None if costs is None or costs.phases == 0.0 else costs.phases / own.parallel
 
 
 def _captured(costs: StepCosts, steps: Steps) -> tuple[float, float]:
@@ -334,7 +360,8 @@ class _Traced:
     launches: Floats
 
     @staticmethod
-    def of(costs: StepCosts, device: str, rows: NDArray[np.int64] | None) -> _Traced:
+    def of(costs: StepCosts, device: str, rows: NDArray[np.int64] | None, parallel: int = 1) -> _Traced:
+        """``parallel`` engines ran side by side: of each second of one, so much less of the wall clock."""
         load, known = trace_load(costs)
         # Rows are drawn over all traced steps; those of unknown composition fall out.
         position = np.full(len(costs.first), -1, np.int64)
@@ -347,8 +374,8 @@ class _Traced:
             key = component_of(bucket, device)
             # The device's own pauses between kernels are no more slowed by a profiler than its kernels.
             side = on_device if bucket in costs.busy or key == ("kernel", GAPS) else on_host
-            side[key] = side.get(key, 0.0) + values[known][chosen]
-        return _Traced(load.rows(chosen), on_device, on_host, costs.launching[known][chosen])
+            side[key] = side.get(key, 0.0) + values[known][chosen] / parallel
+        return _Traced(load.rows(chosen), on_device, on_host, costs.launching[known][chosen] / parallel)
 
     def shape(self, key: Component, other: _Traced | None, like: RunModel | None) -> Shape:
         seconds = self.device[key] if key in self.device else self.host[key]
