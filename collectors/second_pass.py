@@ -115,6 +115,9 @@ class SecondPass:
         return [pair for pair in chain(*zip_longest(*each)) if pair is not None]
 
     def _profile(self, passes: Sequence[TracePass]) -> None:
+        if not passes:
+            self._out.problems.append("trace: none of the servers behind the router was reached")
+            return
         groups: dict[object, list[TracePass]] = {}
         for one in passes:
             groups.setdefault(one.alone or one, []).append(one)

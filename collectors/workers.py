@@ -58,7 +58,8 @@ class Worker:
             said |= {"engine": self.found.engine.name, "version": self.found.identity.version}
         if self.found is not None and self.found.processes:
             said |= {"command": list(self.found.command), "processes": processes_told(self.found)}
-        return said | ({"not_sampled": self.why} if self.why else {"folder": self.folder})
+        said |= {"not_sampled": self.why} if self.why else {}
+        return said | ({} if self.found is None else {"folder": self.folder})
 
 
 def workers_of(found: Discovery, client: Client, engines: Sequence[Engine], gpus_of: GpusOf) -> tuple[Worker, ...]:

@@ -168,6 +168,13 @@ def test_one_that_can_t_be_told_to_stop_is_named_and_the_others_are_stopped(reco
     assert status == 3 and len(open_run(tmp_path / "run").traces) == 2
 
 
+def test_a_router_of_which_nobody_answers_is_no_trace(record: Invoke, tmp_path: Path) -> None:
+    with served(gateway("http://127.0.0.1:9")) as router:
+        status, said = record(router.url, "--profile", *SHORT)
+    assert status == 3 and "trace: none of the servers behind the router was reached" in said
+    assert open_run(tmp_path / "run").fact("recording.state") == "incomplete"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_the_middle_stops_every_profiler(number: signal.Signals, tmp_path: Path) -> None:
     run = tmp_path / "run"
@@ -265,6 +272,23 @@ def test_workers_with_one_output_keep_no_log_and_are_told_why(record: Invoke, tm
         status, said = record(router.url, "--duration", "400ms", "--every", "100ms")
     assert status == 0 and "not collected: log of worker-0, worker-1: they write into one file" in said, said
     assert not open_run(tmp_path / "run").logs
+
+
+def test_the_doctor_names_what_workers_lack(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with processes([tmp_path / "a.log", tmp_path / "b.log"]) as urls, served(gateway(*urls)) as router:
+        for words in (["--json"], []):
+            monkeypatch.setattr(sys, "argv", ["profiler", "--no-color", "doctor", "--url", router.url, *words])
+            with pytest.raises(SystemExit):
+                main()
+            out = capfd.readouterr().out
+            if words:
+                lacking = json.loads(out)["lacking_behind"]
+                assert "--profiler-config" in lacking["trace of worker-0, worker-1"]
+                assert not [name for name in lacking if name.startswith(("log", "metrics"))]
+            else:
+                assert "not of them: trace of worker-0, worker-1" in out
 
 
 def test_a_router_s_own_flags_are_not_the_engines(record: Invoke, tmp_path: Path) -> None:
