@@ -90,16 +90,15 @@ class RunModel:
         times = self.own.parallel
         if times == 1:
             return self
-        launching, period = (None if one is None else one.scaled(times) for one in (self.launching, self.period))
         return replace(
             self,
             own=self.own.alone,
             step=self.step.scaled(times),
             device={key: shape.scaled(times) for key, shape in self.device.items()},
             host={key: shape.scaled(times) for key, shape in self.host.items()},
-            launching=launching,
+            launching=_times(self.launching, times),
             phases=None if self.phases is None else self.phases * times,
-            period=period,
+            period=_times(self.period, times),
         )
 
     def seconds(self, load: Load) -> float:
@@ -181,21 +180,21 @@ def models_of(
             RunModel(a.steps, steps[0], {}, {}, False, inside),
             RunModel(b.steps, steps[1], {}, {}, False, inside),
         )
-    sides = (
-        _Traced.of(traced_a.steps, traced_a.device, rows[0], a.steps.parallel),
-        _Traced.of(traced_b.steps, traced_b.device, rows[1], b.steps.parallel),
-    )
+    sides = _Traced.of(traced_a.steps, traced_a.device, rows[0]), _Traced.of(traced_b.steps, traced_b.device, rows[1])
+    # Shapes are fitted to steps as they are, for both runs alike; of engines side by side they are shares then.
+    shares = 1.0 / a.steps.parallel, 1.0 / b.steps.parallel
     models, devices = [], []
     for index in range(2):
         own, other = sides[index], sides[1 - index] if related else None
-        devices.append({key: own.shape(key, other, None if like is None else like[index]) for key in own.device})
+        kept = None if like is None else like[index]
+        devices.append({key: own.shape(key, other, kept).scaled(shares[index]) for key in own.device})
     beyond = 1.0 if CPU in (traced_a.device, traced_b.device) else _beyond((a, b), devices)
     for index, (measured, its_steps) in enumerate(((a, a.steps), (b, b.steps))):
         own, other = sides[index], sides[1 - index] if related else None
         kept = None if like is None else like[index]
         account = (traced_a, traced_b)[index]
         device = {key: shape.scaled(beyond) for key, shape in devices[index].items()}
-        host = {key: own.shape(key, other, kept) for key in own.host}
+        host = {key: own.shape(key, other, kept).scaled(shares[index]) for key in own.host}
         step = steps[index]
         if account.device != CPU:
             step = _better(step, _summed(device, host, its_steps), its_steps, kept)
@@ -207,14 +206,18 @@ def models_of(
                 host,
                 account.device == CPU,
                 inside,
-                own.launching(kept),
+                _times(own.launching(kept), shares[index]),
                 _phases(account, its_steps),
                 overlaps(measured),
-                own.period(overlaps(measured), kept),
+                _times(own.period(overlaps(measured), kept), shares[index]),
                 (np.inf, np.inf) if account.steps is None else _captured(account.steps, its_steps),
             )
         )
     return models[0], models[1]
+
+
+def _times(shape: Shape | None, factor: float) -> Shape | None:
+    return None if shape is None else shape.scaled(factor)
 
 
 def _phases(account: DeviceAccount, own: Steps) -> float | None:
@@ -319,7 +322,7 @@ def _step_shapes(
     """Step times of both runs. Where no source times single steps, the trace's shape or the other run's, scaled."""
     assert a.steps is not None and b.steps is not None
     hinges = (None, None) if like is None else (like[0].step.hinge, like[1].step.hinge)
-    timed_a, timed_b = a.steps.own, b.steps.own
+    timed_a, timed_b = a.steps.alone.own, b.steps.alone.own  # equal steps take equal time, whatever runs beside them
     joined = _joined(a.steps), _joined(b.steps)
     if timed_a is not None and timed_b is not None and related:
         one, two = fit_pair(a.steps.load, timed_a, b.steps.load, timed_b, hinges[0], joined=joined)
@@ -360,8 +363,7 @@ class _Traced:
     launches: Floats
 
     @staticmethod
-    def of(costs: StepCosts, device: str, rows: NDArray[np.int64] | None, parallel: int = 1) -> _Traced:
-        """``parallel`` engines ran side by side: of each second of one, so much less of the wall clock."""
+    def of(costs: StepCosts, device: str, rows: NDArray[np.int64] | None) -> _Traced:
         load, known = trace_load(costs)
         # Rows are drawn over all traced steps; those of unknown composition fall out.
         position = np.full(len(costs.first), -1, np.int64)
@@ -374,8 +376,8 @@ class _Traced:
             key = component_of(bucket, device)
             # The device's own pauses between kernels are no more slowed by a profiler than its kernels.
             side = on_device if bucket in costs.busy or key == ("kernel", GAPS) else on_host
-            side[key] = side.get(key, 0.0) + values[known][chosen] / parallel
-        return _Traced(load.rows(chosen), on_device, on_host, costs.launching[known][chosen] / parallel)
+            side[key] = side.get(key, 0.0) + values[known][chosen]
+        return _Traced(load.rows(chosen), on_device, on_host, costs.launching[known][chosen])
 
     def shape(self, key: Component, other: _Traced | None, like: RunModel | None) -> Shape:
         seconds = self.device[key] if key in self.device else self.host[key]
