@@ -46,10 +46,12 @@ class Steps:
     @property
     def alone(self) -> Steps:
         """The same with the seconds that a step takes in its engine."""
-        if self.parallel == 1:
-            return self
-        seconds, own = (None if one is None else one * self.parallel for one in (self.seconds, self.own))
-        return replace(self, seconds=seconds, own=own, total=self.total * self.parallel, parallel=1)
+        return self if self.parallel == 1 else replace(self.times(self.parallel), parallel=1)
+
+    def times(self, times: float) -> Steps:
+        """The same with all seconds so many times as long."""
+        seconds, own = (None if one is None else one * times for one in (self.seconds, self.own))
+        return replace(self, seconds=seconds, own=own, total=self.total * times)
 
 
 @dataclass(frozen=True)

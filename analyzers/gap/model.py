@@ -87,12 +87,15 @@ class RunModel:
     @cached_property
     def alone(self) -> RunModel:
         """The same with the seconds that a step takes in its engine, of several that ran side by side; else itself."""
-        times = self.own.parallel
-        if times == 1:
+        return self.times(self.own.parallel)
+
+    def times(self, times: float) -> RunModel:
+        """The same with all seconds so many times as long, as shares of another wall clock."""
+        if times == 1.0:
             return self
         return replace(
             self,
-            own=self.own.alone,
+            own=self.own.times(times),
             step=self.step.scaled(times),
             device={key: shape.scaled(times) for key, shape in self.device.items()},
             host={key: shape.scaled(times) for key, shape in self.host.items()},

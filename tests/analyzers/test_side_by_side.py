@@ -15,6 +15,7 @@ from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.recommend import whatif
 from profiler.errors import MissingEvidence
 from profiler.model.diagnosis import Diagnosis
+from tests.reports.chinese import untranslated
 
 STEPS, SECONDS, SEQUENCES = 200, 0.010, 4
 LINE = (
@@ -86,7 +87,10 @@ def test_a_second_engine_is_the_gap_and_the_steps_are_not(tmp_path: Path) -> Non
     """Two engines with the steps of one serve twice as much; the method says how their steps count."""
     found = diagnose(served(tmp_path / "one", 1), served(tmp_path / "two", 2))
     gap = throughput(found)
-    assert gap["gap"] > 0
+    assert gap["gap"] > 0 and gap["hardware"] == pytest.approx(gap["gap"], rel=0.02)
+    (hardware,) = [cause for cause in found.gaps[0].causes if cause.cause == "hardware"]
+    assert hardware.summary == "the load was served by 1 and by 2 engines side by side"
+    assert untranslated(found) == set()
     assert any("2 engines served the load side by side" in line for line in found.method)
     tpot = next(one for one in found.gaps if one.metric == "mean_tpot")
     assert tpot.gap == pytest.approx(0.0, abs=1e-9)
