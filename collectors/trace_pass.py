@@ -53,13 +53,18 @@ def level_of(folder: Path, engines: Sequence[Engine]) -> Level:
     busy = [one for one in found if one is not None and one.values.get("running_requests", 0) > 0]
     if not busy:
         return Level()
-    first, last = busy[0], busy[-1]
-    spent = None if first.seconds is None or last.seconds is None else last.seconds - first.seconds
     return Level(
         running=median(one.values["running_requests"] for one in busy),
-        tokens_per_second=rate(first, last, "generation_tokens", spent),
-        steps_per_second=rate(first, last, steps_of(last), spent),
+        tokens_per_second=_rate(busy, "generation_tokens"),
+        steps_per_second=_rate(busy, steps_of(busy[-1])),
     )
+
+
+def _rate(busy: Sequence[MetricsSnapshot], concept: str) -> float | None:
+    """A counter's growth a second, from the first scrape that holds it: some show it after their first request only."""
+    first, last = next((one for one in busy if concept in one.values), busy[0]), busy[-1]
+    spent = None if first.seconds is None or last.seconds is None else last.seconds - first.seconds
+    return rate(first, last, concept, spent)
 
 
 def rate(first: MetricsSnapshot, last: MetricsSnapshot, concept: str, seconds: float | None) -> float | None:

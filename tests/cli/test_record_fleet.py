@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler import diagnose, open_run
+from profiler import diagnose, open_run, registry
 from profiler.analyzers.gap.measured import counters_of
 from profiler.cli.main import main
 from profiler.collectors import trace_pass
@@ -315,3 +315,12 @@ def test_a_worker_that_dies_in_the_middle_leaves_a_run_of_all(
     assert list(opened.workers) == ["worker-0", "worker-1"]
     counters, _ = counters_of(opened.snapshots, None)
     assert counters["generation_tokens"] == 0
+
+
+def test_a_rate_counts_from_the_first_scrape_that_holds_its_counter(tmp_path: Path) -> None:
+    """SGLang shows its counter of tokens after the first request ended."""
+    for at, made in enumerate(("", "", "sglang:generation_tokens_total 100\n", "sglang:generation_tokens_total 160\n")):
+        text = f"# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs 3\n{made}"
+        (tmp_path / f"{at * 2000:07d}.prom").write_text(text)
+    level = trace_pass.level_of(tmp_path, registry.engines())
+    assert (level.running, level.tokens_per_second, level.steps_per_second) == (3.0, 30.0, None)
