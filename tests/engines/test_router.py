@@ -15,7 +15,7 @@ from tests.engines.round_robin import router
 from tests.engines.servers import PROGRAM, Running, profiler
 
 pytestmark = pytest.mark.engines
-REQUESTS, TOKENS = 200, 32
+REQUESTS, TOKENS = 120, 32
 
 
 def test_one_recording_traces_two_engines(vllm: Running, second_vllm: Running, tmp_path: Path) -> None:
