@@ -74,7 +74,7 @@ def sglang_server() -> Path:
     """The interpreter of an environment in which SGLang serves on a CPU (850 MB on top of vLLM's): its torch-native
     kernels, with stand-ins for packages that they import and do not call."""
     if not os.environ.get(SGLANG_WANTED):
-        pytest.skip(f"a live SGLang is started where {SGLANG_WANTED}=1: it takes about ten minutes")
+        pytest.skip(f"a live SGLang is started where {SGLANG_WANTED}=1: it takes 10 to 25 minutes")
     wanted = [["--no-deps", f"sglang=={SGLANG}"], ["--no-deps", *SGLANG_CLIENT, *SGLANG_SERVER]]
     return _environment(f"sglang-{SGLANG}-server", wanted, lambda python: None, beneath=vllm())
 
