@@ -33,6 +33,8 @@ def communication_figures(run: Run, accounts: Sequence[DeviceAccount], across: A
 def aligned(run: Run, accounts: Sequence[DeviceAccount]) -> AcrossRanks | None:
     """The run's ranks joined by their collectives; None where they can't be."""
     bases = {trace.path: trace.base for trace in run.traces}
+    if len(run.workers) > 1:
+        return None  # ranks of several engines are of several jobs, whose equal collectives are not the same
     # A copy would be its own twin, and of clocks that share no moment it is not known which collectives are the same.
     if any(bases[a.trace] == 0 for a in accounts) or any(p.severity == "warning" for p in rank_problems(run.traces)):
         return None

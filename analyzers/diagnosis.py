@@ -349,6 +349,12 @@ def _method(view: View) -> tuple[str, ...]:
             lines.append(
                 f"{measured.name}: steps from {measured.steps.source}; step time from {measured.steps.timing}."
             )
+            if measured.steps.parallel > 1:
+                lines.append(
+                    f"{measured.name}: {measured.steps.parallel} engines served the load side by side; throughput is "
+                    "split by steps as shares of the wall clock, a latency by whole steps; kernels are those of the "
+                    "first trace."
+                )
             toll = None if model is None else model.toll(measured.steps.load)
             if toll is not None:
                 warn = " Above 2: the split of host time is only indicative." if toll > HIGH_TOLL else ""

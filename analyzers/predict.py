@@ -90,6 +90,8 @@ def _played(run: Run, known: Sequence[DeviceAccount] | None) -> tuple[Measured, 
     measured = measure(run, run.benches[-1], known)
     if measured.steps is None:
         raise NotPredictable("no steps (iteration log, batch log or annotated trace) say how long a step takes")
+    if measured.steps.parallel > 1:
+        raise NotPredictable("several engines shared the load, and which requests each took is not known")
     models = models_of(measured, measured, split=True)
     player = player_of(measured, None if models is None else models[0])
     if player is None:

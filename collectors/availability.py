@@ -19,6 +19,7 @@ from profiler.collectors.sampling import SampleFailed
 from profiler.model.live import Live, Reply
 
 LOAD: Final = "load at the moment"
+GPU: Final = "gpu"
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _gpu(found: Discovery) -> Piece:
     opened, why = devices()
     if opened is None:
         other = " (nvidia-smi is on the PATH)" if shutil.which("nvidia-smi") else ""
-        return Piece("gpu", False, f"{why}{other}", "on the server's machine, or --dcgm URL of its exporter")
+        return Piece(GPU, False, f"{why}{other}", "on the server's machine, or --dcgm URL of its exporter")
     count = len(opened.read())
     opened.close()
-    return Piece("gpu", True, f"{count} device(s)")
+    return Piece(GPU, True, f"{count} device(s)")

@@ -8,66 +8,29 @@ the profiler's toll.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from profiler.collectors.availability import LOAD, Piece, devices, metrics_path, pieces
+from profiler.collectors.availability import GPU, LOAD, devices, metrics_path, pieces
 from profiler.collectors.discovery import Discovery
 from profiler.collectors.gpu.counter_csv import GpuCountersWriter
-from profiler.collectors.host.pyspy import HostStacks, program
 from profiler.collectors.http_client import Client
 from profiler.collectors.interrupts import Interrupts
 from profiler.collectors.load_command import Load, placed
 from profiler.collectors.recording_manifest import document
+from profiler.collectors.recording_plan import Outcome, Plan
 from profiler.collectors.run_folder import OutOfSpace, RunFolder
 from profiler.collectors.sampling import Collector, Cost, Sampling
-from profiler.collectors.scheduler.log_tail import LogTail
+from profiler.collectors.scheduler.log_tail import LOG, LogTail
 from profiler.collectors.scheduler.scrape import LoadScrape, MetricsScrape, StepsDrain
-from profiler.collectors.trace_pass import Level, TracePass, level_of
-from profiler.collectors.workers import Worker
+from profiler.collectors.second_pass import SecondPass
+from profiler.collectors.workers import Worker, engines_of, missing
 from profiler.model.extension import Engine
 
 TICK: Final = 0.1
 FIRST_SAMPLE: Final = 5.0
-STACK_SECONDS: Final = 10.0
-# Of the load's time, so that a short one leaves room for a trace.
-STACK_SHARE: Final = 0.4
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is asked for. ``duration``: without a load how long to record, with one when to end it; ``period`` in
-    seconds; ``log`` a file, docker:NAME or journal:UNIT; ``dcgm`` the address of a DCGM exporter;
-    ``version`` is ours."""
-
-    out: Path
-    load: tuple[str, ...] = ()
-    duration: float | None = None
-    period: float = 1.0
-    profile: bool = False
-    stacks: bool = False
-    trace_steps: int = 20
-    trace_seconds: float = 10.0
-    most_bytes: int = 4 << 30
-    log: str | None = None
-    dcgm: str | None = None
-    version: str = ""
-
-
-@dataclass
-class Outcome:
-    """How it went. ``problems`` are what is missing of what was asked for."""
-
-    interrupted: bool = False
-    problems: list[str] = field(default_factory=list)
-    costs: list[Cost] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
-    trace: dict[str, object] = field(default_factory=dict)
 
 
 class Recording:
@@ -84,9 +47,10 @@ class Recording:
     ) -> None:
         self._plan, self._client, self._found, self._engines, self._say = plan, client, found, engines, say
         self._workers = tuple(workers)
+        self._own = Worker(found.url, "", found)
+        self._servers: tuple[Worker, ...] = ()
         self._out = Outcome()
         self._broken = False
-        self._window: tuple[float, float] | None = None
         self._folder = RunFolder(plan.out, plan.most_bytes)
         self._began = time.time()
 
@@ -121,7 +85,7 @@ class Recording:
         out = self._out
         self._folder.manifest(
             document(
-                self._found, self._plan.version, self._plan.load, self._began, self._window, state, out.costs,
+                self._found, self._plan.version, self._plan.load, self._began, self._out.window, state, out.costs,
                 out.missing, out.problems, out.trace, self._workers,
             )
         )  # fmt: skip
@@ -144,7 +108,7 @@ class Recording:
                 load = Load(placed(self._plan.load, self._plan.out, self._plan.out.absolute()))
             if load is not None or not self._plan.load:
                 self._wait(lambda: load is not None and load.status is not None, self._plan.duration)
-            self._window = began, time.time() - self._began
+            self._out.window = began, time.time() - self._began
         finally:
             status = None if load is None else load.status
             if load is not None:
@@ -173,92 +137,75 @@ class Recording:
 
     def _collectors(self) -> tuple[Collector, ...]:
         """Everything that applies; what does not is noted with what it would need."""
-        plan, found, folder = self._plan, self._found, self._folder
-        told = {piece.name: piece for piece in pieces(found, self._client)}
-        self._out.missing = {
-            p.name: f"{p.found}; {p.needs}" if p.needs else p.found for p in told.values() if not p.ready
-        }
-        live = None if found.engine is None else found.engine.live
-        chosen: list[Collector] = []
-        chosen += self._scheduler(found, told.values(), self._client, "")
-        if live is not None and live.records is not None and told["steps"].ready:
-            chosen.append(StepsDrain(self._client.again(), live.records, folder, plan.period))
-        for worker in self._workers:
-            if worker.why or worker.found is None:
-                self._out.missing[f"{worker.folder} ({worker.url})"] = worker.why
-            else:
-                chosen += self._scheduler(worker.found, worker.told, self._client.again(worker.url), worker.folder)
-        # The steps of several workers ran side by side: no log of one of them is the run's.
-        only = self._workers[0].found if len(self._workers) == 1 and self._workers[0].found else found
-        log = plan.log or only.log
-        if log is not None:
-            chosen.append(LogTail(log, only.engine, folder))
-            self._out.missing.pop("log", None)
-        written = next((one.step_log for one in found.processes if one.step_log), None)
-        if written is not None and Path(written).is_file():
-            chosen.append(LogTail(written, None, folder, "steps.jsonl"))
+        plan, folder = self._plan, self._folder
+        self._own = Worker(self._found.url, "", self._found, pieces(self._found, self._client))
+        self._servers = engines_of(self._own, self._workers)
+        self._out.missing = missing(self._own, self._workers)
+        chosen = self._scheduler(self._own)
+        for server in self._servers:
+            chosen += self._scheduler(server) if server.folder and not server.why else []
+            chosen += self._steps(server)
+        chosen += self._logs()
+        local = any(one.found is not None and one.found.processes for one in (self._own, *self._servers))
         if plan.dcgm is not None:
             exporter = Client(plan.dcgm.removesuffix("/metrics"))
             chosen.append(MetricsScrape(exporter, "/metrics", folder, plan.period, "dcgm"))
             chosen[-1].vital = False
-        elif (found.processes or told["gpu"].ready) and (opened := devices()[0]) is not None:
+        elif (local or GPU not in self._out.missing) and (opened := devices()[0]) is not None:
             chosen.append(GpuCountersWriter(opened, folder, plan.period))
         return tuple(chosen)
 
-    def _scheduler(self, found: Discovery, told: Iterable[Piece], client: Client, into: str) -> list[Collector]:
+    def _scheduler(self, server: Worker) -> list[Collector]:
         """What samples one server's scheduler: its metrics, or what it says of its load where it has none."""
-        ready = {piece.name: piece for piece in told if piece.ready}
-        folder, period = self._folder, self._plan.period
-        if "metrics" in ready:
-            return [MetricsScrape(client.again(), metrics_path(found), folder, period, into or "metrics")]
-        return [LoadScrape(client.again(), ready[LOAD].found, folder, period, into or "load")] if LOAD in ready else []
+        ready = {piece.name: piece for piece in server.told if piece.ready}
+        folder, period, client = self._folder, self._plan.period, self._client.again(server.url)
+        if "metrics" in ready and server.found is not None:
+            return [MetricsScrape(client, metrics_path(server.found), folder, period, server.folder or "metrics")]
+        if LOAD in ready:
+            return [LoadScrape(client, ready[LOAD].found, folder, period, server.folder or "load")]
+        return []
+
+    def _steps(self, server: Worker) -> list[Collector]:
+        """What tells one server's steps: the list that it empties, or the file of our stat logger."""
+        found, into = server.found, server.inside("steps.jsonl")
+        live = None if found is None or found.engine is None else found.engine.live
+        chosen: list[Collector] = []
+        if live is not None and live.records is not None and any(p.name == "steps" and p.ready for p in server.told):
+            client = self._client.again(server.url)
+            chosen.append(StepsDrain(client, live.records, self._folder, self._plan.period, into))
+        processes = () if found is None else found.processes
+        written = next((one.step_log for one in processes if one.step_log), None)
+        if written is not None and Path(written).is_file():
+            chosen.append(LogTail(written, None, self._folder, into))
+        return chosen
+
+    def _logs(self) -> list[Collector]:
+        """The log of every server on this machine. What several of them write into one file can't be told apart, and is
+        kept as nobody's."""
+        given, files = self._plan.log, dict[str, list[Worker]]()
+        # A log that is given is the only engine's, or else the router's.
+        for one in () if given is not None and len(self._servers) == 1 else (*self._servers, self._own):
+            if one.log is not None and one not in files.setdefault(one.log, []):
+                files[one.log].append(one)
+        chosen: list[Collector] = []
+        if given is not None:
+            files.pop(given, None)
+            engine = self._servers[0].found if len(self._servers) == 1 else self._found
+            chosen.append(LogTail(given, None if engine is None else engine.engine, self._folder))
+            self._out.missing.pop("log", None)
+        for file, writers in files.items():
+            first = writers[0]
+            engines = [one.folder for one in writers if one in self._servers]
+            if len(engines) > 1:
+                why = f"they write into one file, {file}, where their lines can't be told apart"
+                self._out.missing[f"log of {', '.join(engines)}"] = f"{why}: give each an output of its own"
+            elif first.found is not None and not (given is not None and first is self._own):
+                chosen.append(LogTail(file, first.found.engine, self._folder, first.inside(LOG)))
+        return chosen
 
     def _trace(self) -> None:
         self._say("second pass: the same load once more, to be traced; its own result is thrown away")
-        aside = Path(tempfile.mkdtemp(prefix="profiler-load-"))
-        load = Load(placed(self._plan.load, self._plan.out, aside), heard=False) if self._plan.load else None
-
-        def over() -> bool:
-            return self._ended() or (load is not None and load.status is not None)
-
-        level = level_of(self._folder.path / "metrics", self._engines)
-        client = self._client.again()
-        tracing = TracePass(client, self._found, self._engines, self._folder, over)
-        try:
-            began, ended = self._window or (0.0, 0.0)
-            tracing.ramp(level, ended - began)
-            if self._plan.stacks:
-                self._stacks(over)
-            if self._plan.profile and not over():
-                self._profile(tracing, level)
-            elif self._plan.profile:
-                self._out.problems.append("the load ended before a trace could be taken: make it longer")
-        finally:
-            client.close()
-            if load is not None:
-                load.end()
-            shutil.rmtree(aside, ignore_errors=True)
-
-    def _stacks(self, over: Callable[[], bool]) -> None:
-        spy = program()
-        seen = self._found.host_processes
-        if spy is None or not seen:
-            self._out.problems.append(f"host stacks: {self._out.missing.get('host stacks', 'no process is known')}")
-            return
-        stacks = HostStacks(spy, seen, self._folder)
-        sampling = Sampling((stacks,), self._began, self._break)
-        sampling.start()
-        try:
-            began, ended = self._window or (0.0, 0.0)
-            most = STACK_SHARE * (ended - began) if self._plan.load and self._plan.profile else STACK_SECONDS
-            deadline = time.monotonic() + min(most, STACK_SECONDS)
-            self._wait(lambda: over() or time.monotonic() >= deadline, None)
-        finally:
-            sampling.stop()
-            self._out.costs.append(stacks.cost)
-        self._out.problems += [f"host stacks: {problem}" for problem in stacks.cost.problems]
-
-    def _profile(self, tracing: TracePass, level: Level) -> None:
-        self._out.trace, problems = tracing.take(level, self._plan.trace_steps, self._plan.trace_seconds)
-        self._out.problems += problems
-        self._out.costs.append(tracing.cost)
+        SecondPass(
+            self._plan, self._out, self._client, self._own, self._servers, self._engines, self._folder, self._began,
+            self._ended, self._break,
+        ).run()  # fmt: skip

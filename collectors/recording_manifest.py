@@ -11,7 +11,7 @@ from pathlib import Path
 from profiler.collectors.discovery import Discovery
 from profiler.collectors.redaction import redact, redact_command
 from profiler.collectors.sampling import Cost
-from profiler.collectors.workers import Worker
+from profiler.collectors.workers import Worker, processes_told
 
 
 def document(
@@ -34,27 +34,21 @@ def document(
         ((name, its_version),) = behind
         engine |= {"name": name} | ({} if its_version is None else {"version": its_version})
     engine |= {} if found.identity.version is None else {"version": found.identity.version}
-    if found.command:
-        engine["command"] = list(found.command)
-    engine["url"] = found.url
+    # A router's flags are not the engine's: the settings are those of the first worker whose command is known.
+    command = found.command
     if found.component is not None:
-        engine["router"] = found.component.title
+        engine |= {"router": found.component.title} | ({"router_command": list(command)} if command else {})
+        command = next((one.found.command for one in workers if one.found is not None and one.found.command), ())
+    if command:
+        engine["command"] = list(command)
+    engine["url"] = found.url
     if found.processes:
-        engine["processes"] = [
-            {
-                "pid": one.pid,
-                "parent": one.parent,
-                "role": one.role,
-                "rank": one.rank,
-                "gpus": None if one.gpus is None else list(one.gpus),
-                "visible_devices": one.visible,
-            }
-            for one in found.processes
-        ]
+        engine["processes"] = processes_told(found)
     made: dict[str, object] = {"engine": engine}
     if found.identity.model is not None:
         made["model"] = {"name": found.identity.model}
-    made["hardware"] = _hardware() if found.processes else {}
+    here = found.processes or any(one.found is not None and one.found.processes for one in workers)
+    made["hardware"] = _hardware() if here else {}
     if load:
         made["workload"] = {"client_command": redact_command(load)}
     times: dict[str, object] = {"t0_epoch": round(began, 6)}

@@ -12,13 +12,13 @@ from statistics import median
 from typing import Final
 
 from profiler.collectors.availability import metrics_path
-from profiler.collectors.discovery import Discovery
 from profiler.collectors.http_client import Client
 from profiler.collectors.process_tree import sees_our_files
 from profiler.collectors.run_folder import RunFolder
 from profiler.collectors.sampling import Cost
 from profiler.collectors.scheduler.scrape import reading
 from profiler.collectors.torch_trace.remote import SessionRefused, TraceSession, settled
+from profiler.collectors.workers import Worker
 from profiler.model.extension import Engine
 from profiler.model.live import TraceControl, TraceWindow
 from profiler.model.metrics import MetricsSnapshot
@@ -53,13 +53,18 @@ def level_of(folder: Path, engines: Sequence[Engine]) -> Level:
     busy = [one for one in found if one is not None and one.values.get("running_requests", 0) > 0]
     if not busy:
         return Level()
-    first, last = busy[0], busy[-1]
-    spent = None if first.seconds is None or last.seconds is None else last.seconds - first.seconds
     return Level(
         running=median(one.values["running_requests"] for one in busy),
-        tokens_per_second=rate(first, last, "generation_tokens", spent),
-        steps_per_second=rate(first, last, steps_of(last), spent),
+        tokens_per_second=_rate(busy, "generation_tokens"),
+        steps_per_second=_rate(busy, steps_of(busy[-1])),
     )
+
+
+def _rate(busy: Sequence[MetricsSnapshot], concept: str) -> float | None:
+    """A counter's growth a second, from the first scrape that holds it: some show it after their first request only."""
+    first, last = next((one for one in busy if concept in one.values), busy[0]), busy[-1]
+    spent = None if first.seconds is None or last.seconds is None else last.seconds - first.seconds
+    return rate(first, last, concept, spent)
 
 
 def rate(first: MetricsSnapshot, last: MetricsSnapshot, concept: str, seconds: float | None) -> float | None:
@@ -73,38 +78,76 @@ def steps_of(one: MetricsSnapshot) -> str:
     return "steps" if "steps" in one.values else "step_tokens_count"
 
 
+@dataclass(frozen=True)
+class Traced:
+    """What became of one server's session: what ``run.json`` tells of it, the names of its files, its problems.
+    ``rates`` are the output tokens a second of the measured pass and of the traced one, None where not known."""
+
+    folder: str
+    told: dict[str, object]
+    files: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    rates: tuple[float | None, float | None] = (None, None)
+
+
+def ramp(passes: Sequence[TracePass], over: Callable[[], bool], measured: float) -> None:
+    """Wait until about as many requests run in all servers as did in the measured pass, which took so many seconds."""
+    wanted = sum(one.level.running or 0.0 for one in passes)
+    longest = RAMP_SECONDS if wanted else BLIND_RAMP
+    deadline = time.monotonic() + min(longest, _RAMP_SHARE * measured)
+    while not over() and time.monotonic() < deadline:
+        if wanted and sum(one.running() for one in passes) >= _SETTLED_SHARE * wanted:
+            return
+        _sleep(min(_POLL, deadline - time.monotonic()), over)
+
+
 class TracePass:
-    """``over`` says that the load has ended, or that the recording has to."""
+    """The session of one server. ``over`` says that the load has ended, or that the recording has to; ``level`` is what
+    the server's measured pass was like."""
 
     def __init__(
-        self, client: Client, found: Discovery, engines: Sequence[Engine], folder: RunFolder, over: Callable[[], bool]
+        self, client: Client, server: Worker, engines: Sequence[Engine], folder: RunFolder, over: Callable[[], bool]
     ) -> None:
-        self.cost = Cost("trace")
-        self._client, self._found, self._engines, self._folder, self._over = client, found, engines, folder, over
-
-    def ramp(self, level: Level, measured: float) -> None:
-        """Wait until about as many requests run as did in the measured pass, which took so many seconds."""
-        longest = BLIND_RAMP if level.running is None else RAMP_SECONDS
-        deadline = time.monotonic() + min(longest, _RAMP_SHARE * measured)
-        while not self._over() and time.monotonic() < deadline:
-            now = None if level.running is None else self._now()
-            if now is not None and now.values.get("running_requests", 0) >= _SETTLED_SHARE * (level.running or 0):
-                return
-            self._sleep(_POLL)
-
-    def take(self, level: Level, steps: int, seconds: float) -> tuple[dict[str, object], list[str]]:
-        """One session: what is to be told of it, and its problems."""
-        live = None if self._found.engine is None else self._found.engine.live
-        control = None if live is None else live.trace
-        if control is None:
-            return {}, [f"trace: {'no engine is known' if live is None else live.trace_needs}"]
-        version = self._found.identity.version
+        self.cost = Cost("trace" if not server.folder else f"trace of {server.folder}")
+        self._client, self._server, self._engines, self._folder, self._over = client, server, engines, folder, over
+        self._found = server.found
+        self.level = level_of(folder.path / (server.folder or "metrics"), engines)
+        live = None if self._found is None or self._found.engine is None else self._found.engine.live
+        self._needs = "no engine is known" if live is None else live.trace_needs
+        self._control = None if live is None else live.trace
+        self._name = f"profiler-{server.folder}" if server.folder else "profiler"
         # A server in a container sees other folders than we do: then it keeps to its own.
-        shared = bool(self._found.processes) and sees_our_files(self._found.processes[0].pid)
-        into = str(self._folder.path.absolute() / "trace") if shared and control.chooses_folder else None
-        if into is not None:
-            Path(into).mkdir(exist_ok=True)
-        window = TraceWindow(steps, seconds, into, "profiler")
+        processes = () if self._found is None else self._found.processes
+        shared = bool(processes) and sees_our_files(processes[0].pid)
+        chooses = self._control is not None and self._control.chooses_folder
+        self._into = str(folder.path.absolute() / server.inside("trace")) if shared and chooses else None
+
+    @property
+    def alone(self) -> str | None:
+        """The folder into which this server writes under names that another server there could write too; sessions
+        of equal ones must not overlap. None where nothing is in the way."""
+        if self._control is None or self._into is not None or self._marked:
+            return None
+        return self._place
+
+    def running(self) -> float:
+        """Requests that run now; 0 where nothing tells."""
+        now = None if self.level.running is None else self._now()
+        return 0.0 if now is None else now.values.get("running_requests", 0.0)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._client.close()
+
+    def take(self, steps: int, seconds: float) -> Traced:
+        """One session, which is told to stop whatever happens."""
+        control, found, level = self._control, self._found, self.level
+        if control is None or found is None:
+            return self._traced({}, [f"trace: {self._needs}"])
+        version = found.identity.version
+        if self._into is not None:
+            Path(self._into).mkdir(parents=True, exist_ok=True)
+        window = TraceWindow(steps, seconds, self._into, self._name)
         session = TraceSession(self._client, control, window, version)
         cpu, since = time.thread_time(), time.time()
         told: dict[str, object] = {"steps_asked": steps, "began_epoch": round(since, 6)}
@@ -114,7 +157,7 @@ class TracePass:
                 self._sit(control, version, first, level, steps, seconds)
                 last, spent = self._now(), time.monotonic() - began
         except SessionRefused as error:
-            return told, [f"trace: {error}"]
+            return self._traced(told, [f"trace: {error}"])
         finally:
             self.cost.cpu_seconds = time.thread_time() - cpu
             self.cost.requests, self.cost.received = self._client.requests, self._client.received
@@ -124,7 +167,33 @@ class TracePass:
         if traced and level.tokens_per_second:
             told["toll"] = round(level.tokens_per_second / traced, 3)
         problems = [session.problem] if session.problem else []
-        return told, problems + self._fetch(control, into, since, told)
+        files, lacking = self._fetch(control, since, told)
+        return self._traced(told, problems + lacking, files, (level.tokens_per_second, traced))
+
+    def _traced(
+        self,
+        told: dict[str, object],
+        problems: Sequence[str],
+        files: tuple[str, ...] = (),
+        rates: tuple[float | None, float | None] = (None, None),
+    ) -> Traced:
+        folder = self._server.folder
+        return Traced(folder, told, files, tuple(f"{folder and f'{folder}: '}{one}" for one in problems), rates)
+
+    @property
+    def _marked(self) -> bool:
+        """Whether the request gives the files a name of ours."""
+        if self._control is None or self._found is None:
+            return False
+        body = self._control.body(TraceWindow(1, 1.0, self._into, self._name), self._found.identity.version)
+        return self._name in (body or {}).values()
+
+    @property
+    def _place(self) -> str | None:
+        """The folder that is written to, as the server names it."""
+        if self._control is None or self._found is None:
+            return None
+        return self._into or self._control.folder(self._found.command, self._found.settings)
 
     def _sit(
         self,
@@ -151,35 +220,47 @@ class TracePass:
                 if now.values.get(name, 0) > first.values[name] + steps + 1:
                     return
 
-    def _fetch(self, control: TraceControl, into: str | None, since: float, told: dict[str, object]) -> list[str]:
-        place = into or control.folder(self._found.command, self._found.settings)
+    def _fetch(self, control: TraceControl, since: float, told: dict[str, object]) -> tuple[tuple[str, ...], list[str]]:
+        """(the names of the files that are in the run now, problems)."""
+        place, into, processes = self._place, self._into, () if self._found is None else self._found.processes
         told["folder"] = place
         if place is None:
-            return ["trace: the server wrote it where it was told to; that folder is not known from here"]
+            return (), ["trace: the server wrote it where it was told to; that folder is not known from here"]
         seen = Path(place)
-        if into is None and self._found.processes:
-            seen = Path(f"/proc/{self._found.processes[0].pid}/root") / place.lstrip("/")
-        files = settled(seen, control.files, since, FLUSH_SECONDS) if seen.is_dir() else ()
+        if into is None and processes:
+            seen = Path(f"/proc/{processes[0].pid}/root") / place.lstrip("/")
+        # Several servers may share a folder: then the name tells whose a file is.
+        pattern = f"{self._name}[!0-9]{control.files}" if self._server.folder and self._marked else control.files
+        files = settled(seen, pattern, since, FLUSH_SECONDS) if seen.is_dir() else ()
+        inside = self._server.inside("trace")
         if not files:
             where = place if seen.is_dir() else f"{place} on the server's machine"
-            return [f"trace: no file of it came into {where}: look there, and copy it into the run's trace/"]
+            return (), [f"trace: no file of it came into {where}: look there, and copy it into the run's {inside}/"]
         for path in files:
             size = path.stat().st_size
             if into is None:
                 if self._folder.written + size > self._folder.most_bytes:
-                    return [f"trace: {path} ({size >> 20} MiB) would pass the run's bound; it was left where it is"]
-                (self._folder.path / "trace").mkdir(exist_ok=True)
-                shutil.copyfile(path, self._folder.path / "trace" / path.name)
+                    told_of = f"{path} ({size >> 20} MiB) would pass the run's bound; it was left where it is"
+                    return (), [f"trace: {told_of}"]
+                (self._folder.path / inside).mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, self._folder.path / inside / path.name)
             self._folder.written += size
             self.cost.written += size
-        told["files"] = [path.name for path in files]
-        return []
+        names = tuple(path.name for path in files)
+        told["files"] = list(names)
+        return names, []
 
     def _now(self) -> MetricsSnapshot | None:
+        if self._found is None:
+            return None
         answer = self._client.get(metrics_path(self._found))
         return reading(answer.text, self._engines, "now") if answer.ok else None
 
     def _sleep(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not self._over() and time.monotonic() < deadline:
-            time.sleep(min(_TICK, max(deadline - time.monotonic(), 0.0)))
+        _sleep(seconds, self._over)
+
+
+def _sleep(seconds: float, over: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + seconds
+    while not over() and time.monotonic() < deadline:
+        time.sleep(min(_TICK, max(deadline - time.monotonic(), 0.0)))

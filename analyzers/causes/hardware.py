@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from profiler.analyzers.causes.kind import CauseKind
+from profiler.analyzers.gap.measured import engines_of
 from profiler.analyzers.gap.view import View, evidence
 from profiler.model.counters import GpuCounters
 from profiler.model.diagnosis import Evidence
@@ -35,13 +36,18 @@ def _under_load(counters: GpuCounters, column: Floats) -> Floats:
 def _evidence(view: View) -> tuple[Evidence, ...]:
     source = view.source("counters")
     a, b = view.a.run, view.b.run
+    engines = engines_of(a), engines_of(b)
     return (
+        *(evidence("engines side by side", engines, "count", "run.json") if engines[0] != engines[1] else ()),
         *evidence("SM clock under load, median", (median_clock(a), median_clock(b)), "Hz", source),
         *evidence("samples with a clock-event reason", (throttled_share(a), throttled_share(b)), "fraction", source),
     )
 
 
 def _summary(view: View, amount: float) -> str:
+    engines = engines_of(view.a.run), engines_of(view.b.run)
+    if engines[0] != engines[1]:
+        return f"the load was served by {engines[0]} and by {engines[1]} engines side by side"
     clocks = median_clock(view.a.run), median_clock(view.b.run)
     gpus = view.a.run.fact("hardware.gpu"), view.b.run.fact("hardware.gpu")
     if gpus[0] and gpus[1] and gpus[0] != gpus[1]:

@@ -117,16 +117,18 @@ def accounted(
     """The ledgers that the accounting of the steps gives, of those metrics that it splits. End-to-end is split as its
     first token and the rest; a tool that states no TPOT leaves it whole."""
     found: dict[str, Ledger] = {}
+    # A latency is made of steps as they are, whatever other engines do beside them.
+    alone = one.alone, two.alone
     for metric in dict.fromkeys(metrics):
         if metric in THROUGHPUTS:
             found[metric] = throughput(context, one, two)
         elif metric == "mean_ttft":
-            found[metric] = mean_ttft(context, one, two, values)
+            found[metric] = mean_ttft(context, *alone, values)
         elif metric == "mean_tpot":
-            found[metric] = mean_tpot(context, one, two, values)
+            found[metric] = mean_tpot(context, *alone, values)
         elif metric == "mean_e2e" and all({"mean_ttft", "mean_tpot"} <= side.keys() for side in values):
-            first = found.get("mean_ttft") or mean_ttft(context, one, two, values)
-            rest = found.get("mean_tpot") or mean_tpot(context, one, two, values)
+            first = found.get("mean_ttft") or mean_ttft(context, *alone, values)
+            rest = found.get("mean_tpot") or mean_tpot(context, *alone, values)
             found[metric] = _end_to_end(context, first, rest)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Final, Literal
 
 import numpy as np
@@ -14,12 +15,12 @@ from profiler.analyzers.device import DeviceAccount, StepCosts
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.lag import attributed
 from profiler.analyzers.gap.shape import Load
-from profiler.analyzers.gap.window import Window, measured_window
+from profiler.analyzers.gap.window import Window, measured_window, shared_window
 from profiler.analyzers.kept import kept_accounts
 from profiler.model.metrics import GAUGES, MetricsSnapshot
 from profiler.model.requests import BenchResult, Floats, Ints
 from profiler.model.run import Run
-from profiler.model.steps import StepLabel, StepTable
+from profiler.model.steps import EngineLog, StepLabel, StepTable
 
 Limit = Literal["sequence limit", "token budget", "KV cache"]
 
@@ -29,7 +30,8 @@ class Steps:
     """The steps of the measured load. ``seconds`` is None where no source times single steps; ``total`` is their
     time added up. ``source`` and ``timing`` name the evidence. ``lagged``: the engine schedules asynchronously, so a
     step's elapsed time is that of the work of the one before, and its tokens come out one step later; ``own`` are the
-    seconds that belong to each step's work."""
+    seconds that belong to each step's work. ``parallel`` engines ran side by side behind a router: all seconds here are
+    the share of the wall clock that a step takes up, its own time over so many."""
 
     load: Load
     seconds: Floats | None
@@ -40,6 +42,17 @@ class Steps:
     table: StepTable | None = None
     lagged: bool = False
     own: Floats | None = None
+    parallel: int = 1
+
+    @property
+    def alone(self) -> Steps:
+        """The same with the seconds that a step takes in its engine."""
+        return self if self.parallel == 1 else replace(self.times(self.parallel), parallel=1)
+
+    def times(self, times: float) -> Steps:
+        """The same with all seconds so many times as long."""
+        seconds, own = (None if one is None else one * times for one in (self.seconds, self.own))
+        return replace(self, seconds=seconds, own=own, total=self.total * times)
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,7 @@ def measure(run: Run, bench: BenchResult, known: Sequence[DeviceAccount] | None 
     device = device_kind(run, accounts)
     steps = _from_logs(run, bench, counters, mixes_phases(accounts))
     if steps is None:
-        steps = _from_trace(accounts, bench, counters)
+        steps = _from_trace(run, accounts, bench, counters)
     settings = {
         key.removeprefix("setting."): float(fact.value)
         for key, fact in run.facts.items()
@@ -207,10 +220,13 @@ def mixes_phases(accounts: Sequence[DeviceAccount]) -> bool:
 
 def _from_logs(run: Run, bench: BenchResult, counters: Mapping[str, float], mixed: bool) -> Steps | None:
     found: list[tuple[Window, bool, str]] = []
-    for log in run.logs:
-        window = measured_window(log.steps, bench, log.every_step)
+    for logs in _side_by_side(run):
+        (first, *others), every = logs, all(log.every_step for log in logs)
+        window = measured_window(first.steps, bench, every)
+        if others:
+            window = shared_window([log.steps for log in logs], bench, every)
         if window is not None:
-            found.append((window, log.every_step, log.path))
+            found.append((window, every, first.path + (f" and {len(others)} more" if others else "")))
     if not found:
         return None
     window, every_step, path = max(found, key=lambda f: (f[0].exact, f[1], len(f[0].steps)))
@@ -241,18 +257,35 @@ def _from_logs(run: Run, bench: BenchResult, counters: Mapping[str, float], mixe
         scale = (bench.total_output_tokens - bench.completed) / max(float(weight @ decode), 1.0)
         load = Load(load.decode, load.prefill_tokens, load.prefill_requests, load.stalled, load.weight * scale)
     if timed:
-        total = min(float(load.weight @ table.seconds), bench.duration)
-        own, lag = attributed(load, table.seconds)
-        return Steps(load, table.seconds, total, f"{path} ({window.how})", f"{path}: elapsed time", window.exact, table,
-                     lag, own)  # fmt: skip
-    total, timing = _untimed_total(bench, counters)
-    return Steps(load, None, total, f"{path} ({window.how})", timing, window.exact, table)
+        seconds, parallel = table.seconds / engines_of(run), engines_of(run)
+        total = min(float(load.weight @ seconds), bench.duration)
+        own, lag = attributed(load, seconds)
+        return Steps(load, seconds, total, f"{path} ({window.how})", f"{path}: elapsed time", window.exact, table,
+                     lag, own, parallel)  # fmt: skip
+    total, timing = _untimed_total(run, bench, counters)
+    return Steps(load, None, total, f"{path} ({window.how})", timing, window.exact, table, parallel=engines_of(run))
 
 
-def _untimed_total(bench: BenchResult, counters: Mapping[str, float]) -> tuple[float, str]:
+def engines_of(run: Run) -> int:
+    """How many engines served the run's load side by side."""
+    return max(len(run.workers), 1)
+
+
+def _side_by_side(run: Run) -> list[list[EngineLog]]:
+    """The run's logs: those that workers wrote under one name are of one load."""
+    found: dict[tuple[str, str], list[EngineLog]] = {}
+    for log in run.logs:
+        path = PurePosixPath(log.path)
+        of_worker = next((folder for folder in run.workers if PurePosixPath(folder) in path.parents), None)
+        name = str(path) if of_worker is None else str(path.relative_to(of_worker))
+        found.setdefault(("" if of_worker is None else "worker", name), []).append(log)
+    return list(found.values())
+
+
+def _untimed_total(run: Run, bench: BenchResult, counters: Mapping[str, float]) -> tuple[float, str]:
     executor = counters.get("executor_seconds")
     if executor:
-        return min(executor, bench.duration), "metrics: seconds inside the executor"
+        return min(executor / engines_of(run), bench.duration), "metrics: seconds inside the executor"
     return bench.duration, "the benchmark's duration, spread over the steps"
 
 
@@ -295,7 +328,9 @@ def _composition(label: StepLabel) -> tuple[float, float, float] | None:
     return float(total), 0.0, 0.0
 
 
-def _from_trace(accounts: Sequence[DeviceAccount], bench: BenchResult, counters: Mapping[str, float]) -> Steps | None:
+def _from_trace(
+    run: Run, accounts: Sequence[DeviceAccount], bench: BenchResult, counters: Mapping[str, float]
+) -> Steps | None:
     labelled = [a for a in accounts if a.steps is not None and any(_known(x) for x in a.steps.spans.labels)]
     if not labelled or labelled[0].steps is None:
         return None
@@ -309,5 +344,6 @@ def _from_trace(accounts: Sequence[DeviceAccount], bench: BenchResult, counters:
     if counted:
         factor = counted / len(load)
     scaled = Load(load.decode, load.prefill_tokens, load.prefill_requests, load.stalled, load.weight * factor)
-    total, timing = _untimed_total(bench, counters)
-    return Steps(scaled, None, total, f"{labelled[0].trace}: annotated steps, scaled to the load", timing, False)
+    total, timing = _untimed_total(run, bench, counters)
+    source = f"{labelled[0].trace}: annotated steps, scaled to the load"
+    return Steps(scaled, None, total, source, timing, False, parallel=engines_of(run))

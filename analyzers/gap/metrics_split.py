@@ -21,6 +21,7 @@ from profiler.model.requests import BenchResult
 
 # Time outside the steps differs more between starts than the whole does (26% in the vLLM null pair of spread.py).
 OUTSIDE_SPREAD: Final = 2.0
+SIDE_BY_SIDE: Final = "engines side by side"
 
 
 def keeps_up(bench: BenchResult) -> bool:
@@ -38,6 +39,14 @@ def throughput(context: Context, model_a: RunModel, model_b: RunModel) -> Ledger
     if keeps_up(a.bench) and keeps_up(b.bench):
         ledger.add("workload", "arrivals set the throughput of both runs", gap, gap)
         return ledger
+    shares = 1.0 / a.steps.parallel, 1.0 / b.steps.parallel
+    if shares[0] != shares[1]:
+        # What more engines bring is apart from what their steps take: steps are laid against each other at one share.
+        share = 0.5 * (shares[0] + shares[1])
+        model_a, model_b = (model.times(share / own) for model, own in zip((model_a, model_b), shares, strict=True))
+        engine = 0.5 * (a.steps.alone.total / a.tokens + b.steps.alone.total / b.tokens)
+        change = (shares[1] - shares[0]) * engine
+        ledger.add("hardware", SIDE_BY_SIDE, change, abs(change))
     part = split(model_a, per_output_token(a.steps.load, a.tokens), model_b, per_output_token(b.steps.load, b.tokens))
     book(ledger, part, context, per_token=True)
     outside = b.outside / b.tokens - a.outside / a.tokens
@@ -101,8 +110,8 @@ def _queue(
     where no limit explains it, what slower steps did by letting the queue grow."""
     a, b = context.a, context.b
     assert a.steps is not None and b.steps is not None
-    step_a = a.steps.total / max(float(a.steps.load.weight.sum()), 1e-12)
-    step_b = b.steps.total / max(float(b.steps.load.weight.sum()), 1e-12)
+    step_a = a.steps.alone.total / max(float(a.steps.load.weight.sum()), 1e-12)
+    step_b = b.steps.alone.total / max(float(b.steps.load.weight.sum()), 1e-12)
     waited_a, waited_b = queue_a / max(step_a, 1e-12), queue_b / max(step_b, 1e-12)
     longer = (waited_b - waited_a) * 0.5 * (step_a + step_b)
     slower = (step_b - step_a) * 0.5 * (waited_a + waited_b)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.analyzers import idle
-from profiler.analyzers.device import StepCosts
+from profiler.analyzers.device import DeviceAccount, StepCosts
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.contention import WAITS, Kept, host_share
 from profiler.analyzers.gap.lag import ahead_of_prefills
@@ -84,6 +84,26 @@ class RunModel:
     def kept(self) -> Kept:
         """How much of the host's traced time is there without a profiler."""
         return host_share(self)
+
+    @cached_property
+    def alone(self) -> RunModel:
+        """The same with the seconds that a step takes in its engine, of several that ran side by side; else itself."""
+        return self.times(self.own.parallel)
+
+    def times(self, times: float) -> RunModel:
+        """The same with all seconds so many times as long, as shares of another wall clock."""
+        if times == 1.0:
+            return self
+        return replace(
+            self,
+            own=self.own.times(times),
+            step=self.step.scaled(times),
+            device={key: shape.scaled(times) for key, shape in self.device.items()},
+            host={key: shape.scaled(times) for key, shape in self.host.items()},
+            launching=_times(self.launching, times),
+            phases=None if self.phases is None else self.phases * times,
+            period=_times(self.period, times),
+        )
 
     def seconds(self, load: Load) -> float:
         """Seconds for all steps of ``load``."""
@@ -167,17 +187,20 @@ def models_of(
     sides = _Traced.of(traced_a.steps, traced_a.device, rows[0]), _Traced.of(traced_b.steps, traced_b.device, rows[1])
     # A run beside itself is fitted once.
     each = range(1 if a is b and rows[0] is rows[1] and like is None else 2)
+    # Shapes are fitted to steps as they are, for both runs alike; of engines side by side they are shares then.
+    shares = 1.0 / a.steps.parallel, 1.0 / b.steps.parallel
     models, devices = [], []
     for index in each:
         own, other = sides[index], sides[1 - index] if related else None
-        devices.append({key: own.shape(key, other, None if like is None else like[index]) for key in own.device})
+        kept = None if like is None else like[index]
+        devices.append({key: own.shape(key, other, kept).scaled(shares[index]) for key in own.device})
     beyond = 1.0 if CPU in (traced_a.device, traced_b.device) else _beyond((a, b), devices)
     for index, measured, its_steps in zip(each, (a, b), (a.steps, b.steps), strict=False):
         own, other = sides[index], sides[1 - index] if related else None
         kept = None if like is None else like[index]
         account = (traced_a, traced_b)[index]
         device = {key: shape.scaled(beyond) for key, shape in devices[index].items()}
-        host = {key: own.shape(key, other, kept) for key in own.host}
+        host = {key: own.shape(key, other, kept).scaled(shares[index]) for key in own.host}
         step = steps[index]
         if account.device != CPU:
             step = _better(step, _summed(device, host, its_steps), its_steps, kept)
@@ -189,10 +212,12 @@ def models_of(
                 host,
                 account.device == CPU,
                 inside,
-                own.launching(kept),
-                None if account.steps is None or account.steps.phases == 0.0 else account.steps.phases,
+                _times(own.launching(kept), shares[index]),
+                _phases(account, its_steps),
                 overlaps(measured),
-                _growing(own.period(overlaps(measured), kept), own.load, step, device, its_steps),
+                _growing(
+                    _times(own.period(overlaps(measured), kept), shares[index]), own.load, step, device, its_steps
+                ),
                 (np.inf, np.inf) if account.steps is None else _captured(account.steps, its_steps),
             )
         )
@@ -219,6 +244,15 @@ def _growing(
 
 
 _NEARLY_ALL: Final = 0.9
+
+
+def _times(shape: Shape | None, factor: float) -> Shape | None:
+    return None if shape is None else shape.scaled(factor)
+
+
+def _phases(account: DeviceAccount, own: Steps) -> float | None:
+    costs = account.steps
+    return None if costs is None or costs.phases == 0.0 else costs.phases / own.parallel
 
 
 def _captured(costs: StepCosts, steps: Steps) -> tuple[float, float]:
@@ -318,7 +352,7 @@ def _step_shapes(
     """Step times of both runs. Where no source times single steps, the trace's shape or the other run's, scaled."""
     assert a.steps is not None and b.steps is not None
     hinges = (None, None) if like is None else (like[0].step.hinge, like[1].step.hinge)
-    timed_a, timed_b = a.steps.own, b.steps.own
+    timed_a, timed_b = a.steps.alone.own, b.steps.alone.own  # equal steps take equal time, whatever runs beside them
     joined = _joined(a.steps), _joined(b.steps)
     if timed_a is not None and timed_b is not None and related:
         one, two = fit_pair(a.steps.load, timed_a, b.steps.load, timed_b, hinges[0], joined=joined)

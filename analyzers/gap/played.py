@@ -78,10 +78,10 @@ class Player:
 
 
 def player_of(measured: Measured, model: RunModel | None) -> Player | None:
-    """None where the run lacks single requests or a step-time model, its arrivals are not known, or its requests do not
-    fit into what is known of its scheduler."""
+    """None where the run lacks single requests or a step-time model, its arrivals are not known, its requests do not
+    fit into what is known of its scheduler, or several engines shared them: which took which is not known."""
     demand = demand_of(measured)
-    if demand is None or model is None or measured.steps is None:
+    if demand is None or model is None or measured.steps is None or measured.steps.parallel > 1:
         return None
     count = float(measured.steps.load.weight.sum())
     closed = demand.arrival is None

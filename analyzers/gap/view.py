@@ -150,7 +150,7 @@ def _on_steps(model: RunModel | None, load: Load, cause: str, part: str | None) 
     if model is None or not model.device:
         return None
     chosen = [v for (c, p), v in model.components(load).items() if c == cause and part in (None, p)]
-    return sum(chosen) / max(float(load.weight.sum()), 1e-12)
+    return sum(chosen) * model.own.parallel / max(float(load.weight.sum()), 1e-12)
 
 
 def _traced(account: DeviceAccount | None, what: str) -> float | None:

@@ -2,11 +2,12 @@
 
 The tokens decide: the measured load's steps generated a known number of tokens. Where the whole log adds up to it, all
 of it is the load; else the stretch that adds up exactly and ends when the client says it ended; else the client's own
-time window, marked as approximate.
+time window, marked as approximate. Of engines that served one load side by side the tokens of all logs are added up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -35,6 +36,26 @@ def measured_window(steps: StepTable, bench: BenchResult, every_step: bool) -> W
     """The stretch of ``steps`` that the benchmark measured, or None where nothing ties the log to it."""
     if not len(steps):
         return None
+    whole, ended = _whole(steps, bench, every_step), _clock(bench.ended)
+    if whole is not None:
+        return whole
+    expected = bench.total_output_tokens - bench.completed
+    if every_step and expected > 0:
+        found = _by_tokens(steps, expected, bench, ended)
+        if found is not None:
+            return found
+    return _timed(steps, bench, ended)
+
+
+def shared_window(tables: Sequence[StepTable], bench: BenchResult, every_step: bool) -> Window | None:
+    """The same of several engines' steps: those of one follow those of the other, so no stretch of them is a load."""
+    steps = StepTable.joined([table for table in tables if len(table)] or list(tables))
+    if not len(steps):
+        return None
+    return _whole(steps, bench, every_step) or _timed(steps, bench, _clock(bench.ended))
+
+
+def _whole(steps: StepTable, bench: BenchResult, every_step: bool) -> Window | None:
     expected = bench.total_output_tokens - bench.completed
     decoded = np.cumsum(np.maximum(steps.decode_tokens, 0))
     prompts = float(np.maximum(steps.prefill_tokens, 0).sum() + np.maximum(steps.cached_tokens, 0).sum())
@@ -42,11 +63,10 @@ def measured_window(steps: StepTable, bench: BenchResult, every_step: bool) -> W
         return Window(steps, True, "the whole log: its tokens add up to the load's")
     if not every_step and abs(prompts - bench.total_input_tokens) <= TOLERANCE * max(bench.total_input_tokens, 1):
         return Window(steps, True, "the whole log: its prompt tokens add up to the load's")
-    ended = _clock(bench.ended)
-    if every_step and expected > 0:
-        found = _by_tokens(steps, expected, bench, ended)
-        if found is not None:
-            return found
+    return None
+
+
+def _timed(steps: StepTable, bench: BenchResult, ended: float | None) -> Window | None:
     if ended is None or not np.isfinite(steps.clock).any():
         return None
     since_end = (steps.clock - ended + DAY / 2) % DAY - DAY / 2

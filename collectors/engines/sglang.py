@@ -343,8 +343,12 @@ LIVE: Final = Live(
         stops_itself=lambda version: True,
         chooses_folder=True,
         files="*.trace.json*",
-        available=lambda ask: True,
-        needs="give its --admin-api-key, where it was started with one, as the API key",
+        # Not asked by GET, which would start it; a worker of another front end has metrics there and nothing else.
+        available=lambda ask: ask("/v1/models").ok,
+        needs=(
+            "only SGLang's own HTTP server has it, not a worker of another front end (trace such a one with nsys); "
+            "give its --admin-api-key, where it was started with one, as the API key"
+        ),
     ),
     restart={"nsys": _with_nsys},
 )

@@ -1,7 +1,7 @@
 """Host stacks of an engine's processes while it runs: py-spy, at a low rate, for a bounded time, in its own process.
 
 py-spy reads the other process's memory without stopping it (``--nonblocking``): a few samples may be torn, the engine
-is not held up. It writes collapsed stacks, ``stacks/<role>-<pid>.txt``.
+is not held up. It writes collapsed stacks, ``<folder>/<role>-<pid>.txt``.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ def program() -> str | None:
 
 
 class HostStacks:
-    """One py-spy for each process whose stacks tell, at most eight."""
+    """One py-spy for each process whose stacks tell, at most eight. ``placed`` holds each with the folder of the run
+    that its stacks go to."""
 
     period = PERIOD
     vital = False
 
-    def __init__(self, spy: str, processes: Sequence[Process], folder: RunFolder) -> None:
+    def __init__(self, spy: str, placed: Sequence[tuple[str, Process]], folder: RunFolder) -> None:
         self.cost = Cost("host stacks")
         self._folder = folder
         self._runs: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._before = os.times()
-        (folder.path / "stacks").mkdir(exist_ok=True)
-        for one in list(processes)[:MOST_PROCESSES]:
+        for into, one in placed[:MOST_PROCESSES]:
             name = (one.role or "process").replace(" ", "-")
-            target = folder.path / "stacks" / f"{name}-{one.pid}.txt"
+            target = folder.path / into / f"{name}-{one.pid}.txt"
+            target.parent.mkdir(parents=True, exist_ok=True)
             options = ["--rate", str(RATE), "--duration", str(MOST_SECONDS), "--format", "raw", "--nonblocking"]
             command = [spy, "record", *options, "--output", str(target), "--pid", str(one.pid)]
             run = subprocess.Popen(

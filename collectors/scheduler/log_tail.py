@@ -19,22 +19,26 @@ from profiler.model.extension import Engine
 
 MOST_HEAD: Final = 1 << 20
 CHUNK: Final = 1 << 22
+LOG: Final = "server.log"
 
 
 class LogTail:
-    """Follows a log into ``server.log``, or a file of steps, of which nothing older is kept, into ``target``."""
+    """Follows a log into ``server.log``, or a file of steps, of which nothing older is kept, into ``target``, a path in
+    the run."""
 
     period = 1.0
     vital = False
 
-    def __init__(self, source: str, engine: Engine | None, folder: RunFolder, target: str = "server.log") -> None:
-        self.cost = Cost("log" if target == "server.log" else "steps")
+    def __init__(self, source: str, engine: Engine | None, folder: RunFolder, target: str = LOG) -> None:
+        folder_of, _, name = target.rpartition("/")
+        is_log = name == LOG
+        self.cost = Cost(f"{'log' if is_log else 'steps'}{folder_of and f' of {folder_of}'}")
         self._folder, self._target = folder, target
         self._rest = b""
         self._process: subprocess.Popen[bytes] | None = None
-        kind, _, name = source.partition(":")
-        if kind in ("docker", "journal") and name:
-            self._process = _follow(kind, name)
+        kind, _, unit = source.partition(":")
+        if kind in ("docker", "journal") and unit:
+            self._process = _follow(kind, unit)
             stream = self._process.stdout
             assert stream is not None
             self._stream: BinaryIO = stream  # type: ignore[assignment]
@@ -43,7 +47,7 @@ class LogTail:
             if not path.is_file():
                 raise UsageError(f"{source}: no such file. Name the server's log, docker:CONTAINER or journal:UNIT")
             self._stream = path.open("rb")
-            if target == "server.log":
+            if is_log:
                 self._keep(self._head(engine))
             self._stream.seek(0, 2)
 

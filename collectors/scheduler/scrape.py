@@ -69,14 +69,14 @@ class LoadScrape:
 
 class StepsDrain:
     """A list of steps that the server empties whenever it is read: what it holds at first is from before the run and
-    is dropped. Kept as JSON lines in ``steps.jsonl``."""
+    is dropped. Kept as JSON lines in ``into``."""
 
     vital = False
 
-    def __init__(self, client: Client, path: str, folder: RunFolder, period: float) -> None:
-        self.cost = Cost("steps")
+    def __init__(self, client: Client, path: str, folder: RunFolder, period: float, into: str) -> None:
+        self.cost = Cost(into.removesuffix(".jsonl"))
         self.period = period
-        self._client, self._path, self._folder, self._first = client, path, folder, True
+        self._client, self._path, self._folder, self._into, self._first = client, path, folder, into, True
 
     def take(self, seconds: float) -> None:
         """Whatever came since the last time."""
@@ -86,7 +86,7 @@ class StepsDrain:
         records, self._first = ([] if self._first else answer.document), False
         if records:
             lines = "".join(json.dumps(redact(one)) + "\n" for one in records)
-            self.cost.written += self._folder.append("steps.jsonl", lines.encode())
+            self.cost.written += self._folder.append(self._into, lines.encode())
 
     def close(self) -> None:
         """Count what it took."""

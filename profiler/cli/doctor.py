@@ -20,7 +20,7 @@ from profiler.collectors.availability import pieces, restarts
 from profiler.collectors.discovery import discover
 from profiler.collectors.host.pyspy import program
 from profiler.collectors.http_client import Client
-from profiler.collectors.workers import workers_of
+from profiler.collectors.workers import Worker, missing, workers_of
 from profiler.reports.language import named, said
 
 
@@ -87,12 +87,14 @@ def _server(state: State, client: Client, as_json: bool) -> int:
     told, restart = pieces(found, client), restarts(found)
     workers = workers_of(found, client, registry.engines(), gpu_processes)
     behind = (*(worker.title for worker in workers), *found.identity.unnamed)
+    lacking = missing(Worker(found.url, "", found), workers)
     if as_json:
         document = {
             "url": found.url,
             "engine": found.title,
             "model": found.identity.model,
             "behind": list(behind),
+            "lacking_behind": lacking,
             "processes": [asdict(one) for one in found.processes],
             "settings": dict(found.facts),
             "pieces": [asdict(one) for one in told],
@@ -106,6 +108,8 @@ def _server(state: State, client: Client, as_json: bool) -> int:
     state.out.print(Text(said("{url}: {engine}, model {model}", url=found.url, engine=found.title, model=model)))
     for worker in behind:
         state.out.print(Text("  " + said("behind it: {worker}", worker=worker)))
+    for name, why in lacking.items():
+        state.out.print(Text("  " + said("not of them: {name}: {why}", name=said(name), why=said(why))))
     for one in found.processes:
         gpus = "" if one.gpus is None else f", GPU {', '.join(map(str, one.gpus))}"
         rank = "" if one.rank is None else f" {one.rank}"

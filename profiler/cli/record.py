@@ -14,7 +14,8 @@ from profiler.cli.quantities import Duration, Size
 from profiler.cli.server import client_of, gpu_processes, server_options
 from profiler.collectors.availability import restarts
 from profiler.collectors.discovery import discover
-from profiler.collectors.record import Plan, Recording
+from profiler.collectors.record import Recording
+from profiler.collectors.recording_plan import Plan
 from profiler.collectors.workers import unlike, workers_of
 from profiler.errors import UsageError
 from profiler.reports.language import said
@@ -106,8 +107,9 @@ def command(
     say(f"{found.url}: {found.title}" + (f", {found.identity.model}" if found.identity.model else ""))
     plan = Plan(out, load, duration, every, profile, stacks, trace_steps, trace_seconds, most, log, dcgm, __version__)
     workers = workers_of(found, client, registry.engines(), gpu_processes)
-    told = [one.engine for one in (found, *(w.found for w in workers if w.found is not None)) if one.engine is not None]
-    for note in dict.fromkeys(note for engine in told if engine.live is not None for note in engine.live.notes):
+    told = [one for one in (found, *(w.found for w in workers if w.found is not None)) if one.engine is not None]
+    live = [one.engine.live for one in told if one.engine is not None and one.engine.live is not None]
+    for note in dict.fromkeys(note for one in live for note in one.notes):
         say(f"note: {note}")
     for worker in workers:
         say(f"behind it: {worker.title}")
@@ -119,7 +121,7 @@ def command(
     for name, why in outcome.missing.items():
         say(f"not collected: {name}: {why}")
     if profile and not outcome.trace.get("files"):
-        for tool, line in restarts(found).items():
+        for tool, line in restarts(told[0] if told else found).items():
             say(f"with {tool}, start the server as: {line}")
     for problem in outcome.problems:
         state.err.print(Text(said("problem: {what}", what=said(problem)), style="yellow"), soft_wrap=True)

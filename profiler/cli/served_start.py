@@ -22,7 +22,8 @@ from profiler.collectors.availability import devices, pieces
 from profiler.collectors.discovery import discover
 from profiler.collectors.gpu.counter_csv import GpuCountersWriter
 from profiler.collectors.http_client import Client
-from profiler.collectors.record import Plan, Recording
+from profiler.collectors.record import Recording
+from profiler.collectors.recording_plan import Plan
 from profiler.collectors.run_folder import RunFolder
 from profiler.collectors.sampling import sampled
 from profiler.errors import UsageError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -84,6 +84,12 @@ class StepTable:
     def select(self, rows: slice | NDArray[np.bool_] | NDArray[np.int64]) -> StepTable:
         """The same columns for the chosen rows."""
         return StepTable(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    @staticmethod
+    def joined(tables: Sequence[StepTable]) -> StepTable:
+        """The rows of several tables, one after the other."""
+        names = [f.name for f in fields(StepTable)]
+        return StepTable(**{name: np.concatenate([getattr(one, name) for one in tables]) for name in names})
 
     @staticmethod
     def build(n: int, **columns: object) -> StepTable:

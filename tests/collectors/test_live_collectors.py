@@ -141,7 +141,7 @@ def test_host_stacks_of_a_process_are_taken_and_py_spy_is_ended(
     if spy is None:
         pytest.skip("py-spy is not installed")
     one = Process(spinning.pid, 1, ("python",), "engine core", None, True)
-    stacks = HostStacks(spy, (one,), folder)
+    stacks = HostStacks(spy, (("stacks", one),), folder)
     sampling = Sampling((stacks,), time.time(), lambda: None)
     sampling.start()
     time.sleep(2.0)

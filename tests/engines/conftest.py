@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,21 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     (plugin / "entry_points.txt").write_text(
         "[vllm.stat_logger_plugins]\nserving_profiler = profiler.collectors.engines.vllm_step_log:StepLog\n"
     )
+    steps = {"PYTHONPATH": f"{folder / 'plugin'}:{ROOT}", "PROFILER_STEP_LOG": str(folder / "steps.jsonl")}
+    with vllm_server(python, model, folder, "server.log", steps) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def second_vllm(vllm: Running) -> Iterator[Running]:
+    """Another vLLM of the same settings, which writes its traces into the same folder."""
+    with vllm_server(vllm.python, vllm.model, vllm.traces.parent, "second.log", {}) as running:
+        yield running
+
+
+@contextmanager
+def vllm_server(python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str]) -> Iterator[Running]:
+    """vLLM with its profiler set up, its files in ``folder``."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     config = {
@@ -38,7 +55,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     environment = {
         "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_HOST_IP": "127.0.0.1",
         "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_SERVER_DEV_MODE": "1",
-        "PYTHONPATH": f"{folder / 'plugin'}:{ROOT}", "PROFILER_STEP_LOG": str(folder / "steps.jsonl"),
+        **variables,
     }  # fmt: skip
-    with serving(command, url, "/health", folder / "server.log", environment) as process:
+    with serving(command, url, "/health", folder / log, environment) as process:
         yield Running(url, process, python, model, folder / "traces", folder / "steps.jsonl")

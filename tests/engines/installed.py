@@ -22,6 +22,20 @@ VLLM = "0.32.0"
 MLX = "0.32.2"
 LLAMACPP = "2026.10.11549"
 DYNAMO = "1.6.1"
+SGLANG = "0.5.23"
+# A live SGLang is started where this is in the environment: its servers take minutes that not every run has.
+SGLANG_WANTED = "SERVING_PROFILER_SGLANG"
+# What SGLang imports beyond vLLM's environment, its client first; its own list of dependencies brings builds for CUDA.
+SGLANG_CLIENT = [
+    "datasets", "decorator", "gguf", "ipython", "multiprocess", "orjson", "pandas", "pyarrow", "python-dateutil", "six",
+    "traitlets", "xxhash",
+]  # fmt: skip
+SGLANG_SERVER = [
+    "airportsdata", "asttokens", "blobfile", "build", "diskcache", "distro", "easydict", "executing",
+    "ipython-pygments-lexers", "jedi", "kernels", "lxml", "matplotlib-inline", "modelscope", "msgpack", "nvidia-ml-py",
+    "openai-harmony", "outlines==0.1.11", "parso", "pexpect", "prompt-toolkit", "ptyprocess", "pure-eval", "pycountry",
+    "pycryptodomex", "pyproject-hooks", "scipy", "soundfile", "stack-data", "wcwidth", "zstandard",
+]  # fmt: skip
 
 
 def vllm() -> Path:
@@ -48,6 +62,21 @@ def dynamo() -> Path:
         "transformers", "uvloop", "zstandard<1",
     ]  # fmt: skip
     return _environment(f"dynamo-{DYNAMO}", [alone, others], lambda python: None)
+
+
+def sglang_client() -> Path:
+    """The interpreter of an environment in which SGLang's own benchmark client runs (500 MB on top of vLLM's)."""
+    wanted = [["--no-deps", f"sglang=={SGLANG}"], ["--no-deps", *SGLANG_CLIENT]]
+    return _environment(f"sglang-{SGLANG}-client", wanted, lambda python: None, beneath=vllm())
+
+
+def sglang_server() -> Path:
+    """The interpreter of an environment in which SGLang serves on a CPU (850 MB on top of vLLM's): its torch-native
+    kernels, with stand-ins for packages that they import and do not call."""
+    if not os.environ.get(SGLANG_WANTED):
+        pytest.skip(f"a live SGLang is started where {SGLANG_WANTED}=1: it takes 10 to 25 minutes")
+    wanted = [["--no-deps", f"sglang=={SGLANG}"], ["--no-deps", *SGLANG_CLIENT, *SGLANG_SERVER]]
+    return _environment(f"sglang-{SGLANG}-server", wanted, lambda python: None, beneath=vllm())
 
 
 def big_tokenizer(python: Path) -> Path:
@@ -77,7 +106,8 @@ def _finish_vllm(python: Path) -> None:
     (info / "RECORD").touch()
 
 
-def _environment(name: str, wanted: list[list[str]], finish: object) -> Path:
+def _environment(name: str, wanted: list[list[str]], finish: object, beneath: Path | None = None) -> Path:
+    """``beneath`` is the interpreter of another environment, whose packages are there too."""
     folder = HOME / name
     python = folder / "bin" / "python"
     HOME.mkdir(parents=True, exist_ok=True)
@@ -91,6 +121,10 @@ def _environment(name: str, wanted: list[list[str]], finish: object) -> Path:
             pytest.skip(f"{name} is installed under Python 3.11")
         shutil.rmtree(folder, ignore_errors=True)
         _run(sys.executable, "-m", "venv", str(folder))
+        if beneath is not None:
+            (own,), (theirs,) = (one.glob("lib/python3*/site-packages") for one in (folder, beneath.parent.parent))
+            shutil.copy(Path(__file__).with_name("standing_in.py"), own)
+            (own / "beneath.pth").write_text(f"{theirs}\nimport standing_in\n")
         for packages in wanted:
             _run(str(python), "-m", "pip", "install", "--quiet", *packages)
         assert callable(finish)

@@ -1,4 +1,4 @@
-"""Dynamo's front end before two simulated engines of each kind: the workers are found, sampled and counted apart.
+"""Dynamo's front end before two simulated engines of each kind: the workers are found, sampled, counted and logged apart.
 
 What they simulate are times; how they are asked, and what they answer, is the real thing.
 """
@@ -56,6 +56,10 @@ def test_a_front_end_and_its_two_workers_are_one_run(kind: str, title: str, tmp_
     for worker in workers:
         assert f"behind it: {worker}: {title}" in done.stderr, done.stderr
     assert "DYN_SYSTEM_PORT" not in done.stderr
+    # Each worker's output is its own; what they can't do is said once for both.
+    assert "not collected: trace of worker-0, worker-1: " in done.stderr, done.stderr
+    for at in range(2):
+        assert (tmp_path / "run" / f"worker-{at}" / "server.log").stat().st_size > 0
     run = open_run(tmp_path / "run")
     assert run.fact("engine.name") == kind and list(run.workers) == ["worker-0", "worker-1"]
     assert {one.component for one in run.components} == {"dynamo"}
