@@ -27,7 +27,8 @@ demo: $(VENV)/.base
 test: $(VENV)/.dev chromium
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# Python 3.12 and newer, from the system or pyenv. The slow laws and the wheel are left to the main interpreter.
+# Python 3.12 and newer, from the system or pyenv: readers, collectors and every command. What does not depend on the
+# interpreter, and the wheel, are left to the main one.
 others:
 	@for python in $$(ls -d $$HOME/.pyenv/versions/3.1[2-9]*/bin/python /usr/bin/python3.1[2-9] 2>/dev/null); do \
 	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); echo "Python $$version"; \
@@ -35,7 +36,7 @@ others:
 	done
 
 other: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 tests/store tests/collectors tests/analyzers tests/reports tests/cli tests/test_examples.py
+	$(BIN)/python -m pytest -q -n 2 tests/store tests/collectors tests/cli tests/test_examples.py
 
 engines: $(VENV)/.dev
 	@# Status 5: no test carries the marker.

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from profiler.analyzers.bandwidth import Moved, moved, spread_of, transfers
 from profiler.analyzers.communication import AcrossRanks, across_ranks, totals_of
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.figure_rows import FigureRows
+from profiler.model.counters import GpuCounters
 from profiler.model.fact import Fact
 from profiler.model.inspection import Figure
 from profiler.model.run import Run
@@ -27,7 +30,19 @@ def communication_figures(run: Run, accounts: Sequence[DeviceAccount], across: A
     sizes = {trace.path: trace.world_size for trace in run.traces}
     for account in accounts:
         found += _collectives(account, run.facts, across, sizes[account.trace])
+    found += [figure for counters in run.counters for figure in _links(counters)]
     return found if across is None else found + _across(across)
+
+
+def _links(counters: GpuCounters) -> list[Figure]:
+    """What the devices' own counters say went over their links while they were in use."""
+    rows = FigureRows("communication", counters.path)
+    busy = np.nan_to_num(counters.utilisation, nan=1.0) > 0
+    for link, values in counters.links.items():
+        known = values[busy & np.isfinite(values)]
+        if len(known):
+            rows.add(f"{link}, a device", float(known.mean()), "bytes/s", f"at most {known.max() / 1e9:.3g} GB/s")
+    return rows.rows
 
 
 def aligned(run: Run, accounts: Sequence[DeviceAccount]) -> AcrossRanks | None:

@@ -126,6 +126,9 @@ def _idle(part: Excerpt, pid: int) -> Iterator[Event]:
         yield _slice(gap.largest, "idle", pid, 1, max(gap.start, part.start), gap.end, part, extra)
 
 
+_TRACKS: Final = {"sm_clock": 1e-6, "power": 1.0, "utilisation": 100.0}
+
+
 def _counters(side: Side, part: Excerpt, pid: int) -> Iterator[Event]:
     """Counters whose clock falls into the excerpt; none where the trace has no absolute time."""
     base = part.view.trace.base
@@ -134,8 +137,10 @@ def _counters(side: Side, part: Excerpt, pid: int) -> Iterator[Event]:
     for table in side.counters:
         at = (table.clock * 1e9 - base).astype(np.int64)
         for row in np.flatnonzero((at >= part.start) & (at <= part.end)).tolist():
-            for key, scale in (("sm_clock", 1e-6), ("power", 1.0), ("utilisation", 100.0)):
-                value = float(getattr(table, key)[row]) * scale
+            columns = {key: (getattr(table, key), scale) for key, scale in _TRACKS.items()}
+            links = {f"{link}, MB/s": (values, 1e-6) for link, values in table.links.items()}
+            for key, (values, scale) in (columns | links).items():
+                value = float(values[row]) * scale
                 if np.isfinite(value):
                     name = f"gpu {int(table.gpu[row])}: {key}"
                     ts = (int(at[row]) - part.origin) / 1e3

@@ -5,24 +5,26 @@ One row a device and a moment, the stamp in UTC: the reader of that form reads e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from profiler.collectors.run_folder import RunFolder
 from profiler.collectors.sampling import Cost, SampleFailed
+from profiler.model.counters import LINKS
 
 HEADER: Final = (
     "timestamp, index, name, driver_version, clocks.current.sm [MHz], clocks.max.sm [MHz], power.draw [W], "
-    "utilization.gpu [%], memory.used [MiB], temperature.gpu, clocks_event_reasons.active\n"
+    "utilization.gpu [%], memory.used [MiB], temperature.gpu, clocks_event_reasons.active, "
+    "pcie.tx [MB/s], pcie.rx [MB/s], nvlink.tx [MB/s], nvlink.rx [MB/s]\n"
 )
 
 
 @dataclass(frozen=True)
 class DeviceSample:
     """One device at one moment; None where the driver does not say. Clocks in MHz, power in watts, utilisation 0..100,
-    memory in MiB, ``reasons`` the bits of what holds the clock back."""
+    memory in MiB, ``reasons`` the bits of what holds the clock back, ``links`` MB/s by direction (LINKS)."""
 
     index: int
     name: str
@@ -34,6 +36,7 @@ class DeviceSample:
     memory: float | None
     temperature: float | None
     reasons: int | None
+    links: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 class Devices(Protocol):
@@ -79,7 +82,10 @@ class GpuCountersWriter:
 
 def _row(stamp: str, one: DeviceSample) -> str:
     numbers = (one.clock, one.most_clock, one.power, one.utilisation, one.memory, one.temperature)
-    told = ["[N/A]" if value is None else f"{value:g}" for value in numbers]
+    told, links = (
+        ["[N/A]" if value is None else f"{value:g}" for value in values]
+        for values in (numbers, [one.links.get(direction) for direction in LINKS])
+    )
     reasons = "[N/A]" if one.reasons is None else f"0x{one.reasons:016x}"
     name, driver = (text.replace(",", " ") for text in (one.name, one.driver))
-    return ", ".join((stamp, str(one.index), name, driver, *told, reasons)) + "\n"
+    return ", ".join((stamp, str(one.index), name, driver, *told, reasons, *links)) + "\n"

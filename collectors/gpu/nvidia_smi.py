@@ -12,7 +12,7 @@ import numpy as np
 
 from profiler.collectors.bounded_text import whole_text
 from profiler.errors import BadInput
-from profiler.model.counters import GpuCounters
+from profiler.model.counters import LINKS, GpuCounters
 from profiler.model.extension import Engine, Source
 from profiler.model.fact import Fact
 from profiler.model.problem import Problem
@@ -21,7 +21,9 @@ from profiler.model.run import Reading
 SM_CLOCK: Final = ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr")
 MAX_CLOCK: Final = ("clocks.max.sm", "clocks.max.graphics", "clocks.max.gr")
 POWER: Final = ("power.draw", "power.draw.instant", "power.draw.average")
-SCALES: Final = {"MHz": 1e6, "kHz": 1e3, "Hz": 1.0, "W": 1.0, "mW": 1e-3, "%": 0.01}
+# Columns that our own collector adds; nvidia-smi has no such.
+LINK_COLUMNS: Final = dict(zip(LINKS, ("pcie.tx", "pcie.rx", "nvlink.tx", "nvlink.rx"), strict=True))
+SCALES: Final = {"MB/s": 1e6, "MHz": 1e6, "kHz": 1e3, "Hz": 1.0, "W": 1.0, "mW": 1e-3, "%": 0.01}
 IDLE_BIT: Final = 0x1  # nvml.h, ClocksEventReasonGpuIdle: a device with nothing to do is not held back
 _HEADER: Final = re.compile(
     r"^\s*(?:timestamp|index|name|uuid|gpu_uuid|gpu_name|[a-z_]+\.[a-z_.]+)(?: \[[^\]]*\])?\s*$"
@@ -35,7 +37,7 @@ class NvidiaSmi:
     """See ``profiler.model.extension.Format``."""
 
     name = "nvidia_smi"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the names of the first row's columns."""
@@ -97,6 +99,11 @@ def _counters(rows: Sequence[Mapping[str, tuple[str, str]]], path: str) -> GpuCo
         power=_measure(rows, POWER, 1.0),
         utilisation=_measure(rows, ("utilization.gpu",), 0.01),
         throttled=np.array([_throttled(row) for row in rows]),
+        links={
+            link: values
+            for link, column in LINK_COLUMNS.items()
+            if np.isfinite(values := _measure(rows, (column,), 1e6)).any()
+        },
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ class Nvml:
             self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(at) for at in range(self._nvml.nvmlDeviceGetCount())]
         except self._nvml.NVMLError as error:
             raise SampleFailed(f"NVML: {error}") from None
+        # Counters of NVLink as they were: device -> (seconds, bytes by direction).
+        self._sent: dict[int, tuple[float, dict[str, float]]] = {}
 
     def read(self) -> Sequence[DeviceSample]:
         """One sample of every device; what a device does not support is None."""
@@ -59,7 +62,36 @@ class Nvml:
             memory=None if memory is None else memory.used / 2**20,
             temperature=self._try(n.nvmlDeviceGetTemperature, handle, n.NVML_TEMPERATURE_GPU),
             reasons=self._try(asked, handle),
+            links=self._pcie(handle) | self._nvlink(at, handle),
         )
+
+    def _pcie(self, handle: object) -> dict[str, float]:
+        """MB/s. NVML counts for 20 ms a direction and says KB/s (nvml.h, nvmlDeviceGetPcieThroughput)."""
+        n = self._nvml
+        asked = ("PCIe sent", n.NVML_PCIE_UTIL_TX_BYTES), ("PCIe received", n.NVML_PCIE_UTIL_RX_BYTES)
+        found = {name: self._try(n.nvmlDeviceGetPcieThroughput, handle, counter) for name, counter in asked}
+        return {name: value / 1e3 for name, value in found.items() if value is not None}
+
+    def _nvlink(self, at: int, handle: object) -> dict[str, float]:
+        """MB/s over all links since the sample before; nothing in the first one. NVML counts KiB since the driver was
+        loaded, for the whole device (nvml.h, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX)."""
+        n = self._nvml
+        fields = n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
+        answers = self._try(n.nvmlDeviceGetFieldValues, handle, list(fields)) or ()
+        now = {
+            name: float(answer.value.ullVal) * 1024
+            for name, answer in zip(("NVLink sent", "NVLink received"), answers, strict=False)
+            if answer.nvmlReturn == n.NVML_SUCCESS
+        }
+        before, self._sent[at] = self._sent.get(at), (time.monotonic(), now)
+        if before is None or self._sent[at][0] <= before[0]:
+            return {}
+        seconds = self._sent[at][0] - before[0]
+        return {
+            name: (value - before[1][name]) / seconds / 1e6
+            for name, value in now.items()
+            if value >= before[1].get(name, value + 1)
+        }
 
     def _try(self, call: Callable[..., Any], *arguments: object) -> Any:
         try:

@@ -137,5 +137,6 @@ def _gpus(opened: Devices | None) -> tuple[Row, ...]:
         used = "-" if one.utilisation is None else f"{one.utilisation:.0f}%"
         power = "" if one.power is None else f" {one.power:.0f} W"
         clock = "" if one.clock is None else f" {one.clock:.0f} MHz"
-        rows.append((f"gpu {one.index}", used + power + clock))
+        links = "".join(f", {said(link)} {value / 1e3:.2f} GB/s" for link, value in one.links.items())
+        rows.append((f"gpu {one.index}", used + power + clock + links))
     return tuple(rows)

@@ -9,9 +9,11 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from profiler import open_run
+from profiler.analyzers.inspection import inspect
 from profiler.collectors.availability import devices
 from profiler.collectors.gpu.amd_smi import AmdSmi
 from profiler.collectors.gpu.counter_csv import GpuCountersWriter
@@ -40,6 +42,14 @@ def nvml_module(fails: bool = False) -> types.ModuleType:
             raise NVMLError("Not Supported")
         return 350_000
 
+    sent = {0: 0, 1: 0}
+
+    def links(handle: int, fields: list[int]) -> list[types.SimpleNamespace]:
+        """A counter in KiB that grows by a GiB a look; the second device has no NVLink."""
+        sent[handle] += 2**20
+        value = types.SimpleNamespace(ullVal=sent[handle])
+        return [types.SimpleNamespace(nvmlReturn=3 * handle, value=value) for _ in fields]
+
     module.__dict__.update(
         NVMLError=NVMLError, nvmlInit=init, nvmlShutdown=lambda: None, NVML_CLOCK_SM=1, NVML_TEMPERATURE_GPU=0,
         nvmlSystemGetDriverVersion=lambda: b"570.1", nvmlDeviceGetCount=lambda: 2,
@@ -50,6 +60,10 @@ def nvml_module(fails: bool = False) -> types.ModuleType:
         nvmlDeviceGetClockInfo=lambda handle, kind: 1500, nvmlDeviceGetMaxClockInfo=lambda handle, kind: 1980,
         nvmlDeviceGetTemperature=lambda handle, kind: 41,
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x4,
+        NVML_PCIE_UTIL_TX_BYTES=0, NVML_PCIE_UTIL_RX_BYTES=1, NVML_SUCCESS=0,
+        NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX=138, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX=139,
+        nvmlDeviceGetPcieThroughput=lambda handle, counter: 2_000_000 + counter,
+        nvmlDeviceGetFieldValues=links,
         nvmlDeviceGetComputeRunningProcesses=lambda handle: [types.SimpleNamespace(pid=77)],
     )  # fmt: skip
     return module
@@ -92,6 +106,7 @@ def test_nvidias_counters_are_read_as_they_were_written(folder: RunFolder, monke
     before = time.time()
     writer = GpuCountersWriter(opened, folder, 1.0)
     writer.take(0.0)
+    time.sleep(0.05)
     writer.take(1.0)
     writer.close()
     run = open_run(folder.path)
@@ -100,6 +115,14 @@ def test_nvidias_counters_are_read_as_they_were_written(folder: RunFolder, monke
     assert counters.sm_clock.tolist() == [1.5e9] * 4 and counters.max_sm_clock[0] == 1.98e9
     assert counters.power[0] == 350 and counters.power[1] != counters.power[1]
     assert counters.throttled.tolist() == [1.0] * 4 and abs(counters.clock[0] - before) < 5
+    assert counters.links["PCIe sent"] == pytest.approx([2e9] * 4)
+    # NVLink counts since the driver was loaded: a rate needs a second look.
+    sent = counters.links["NVLink sent"]
+    assert np.isnan(sent[[0, 1, 3]]).all() and 2**30 / 5 < sent[2] <= 2**30 / 0.05
+    told = {figure.name: figure for figure in inspect(run).figures if figure.section == "communication"}
+    assert (
+        told["NVLink sent, a device"].value == pytest.approx(sent[2]) and told["PCIe sent, a device"].unit == "bytes/s"
+    )
     assert (run.fact("hardware.gpu"), run.fact("hardware.count"), run.fact("hardware.driver")) == (
         "NVIDIA H200", 2, "570.1",
     )  # fmt: skip

@@ -39,8 +39,10 @@ def second_vllm(vllm: Running) -> Iterator[Running]:
 
 
 @contextmanager
-def vllm_server(python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str]) -> Iterator[Running]:
-    """vLLM with its profiler set up, its files in ``folder``."""
+def vllm_server(
+    python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str], sequences: int = 16
+) -> Iterator[Running]:
+    """vLLM with its profiler set up, its files in ``folder``; ``sequences`` is its limit."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     config = {
@@ -49,7 +51,7 @@ def vllm_server(python: Path, model: Path, folder: Path, log: str, variables: Ma
     }  # fmt: skip
     command = [
         str(python.with_name("vllm")), "serve", str(model), "--served-model-name", "tiny", "--host", "127.0.0.1",
-        "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", "16", "--enforce-eager",
+        "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", str(sequences), "--enforce-eager",
         "--enable-logging-iteration-details", "--profiler-config", json.dumps(config),
     ]  # fmt: skip
     environment = {

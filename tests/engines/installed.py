@@ -66,6 +66,7 @@ def dynamo() -> Path:
 
 def sglang_client() -> Path:
     """The interpreter of an environment in which SGLang's own benchmark client runs (500 MB on top of vLLM's)."""
+    _sglang_wanted()
     wanted = [["--no-deps", f"sglang=={SGLANG}"], ["--no-deps", *SGLANG_CLIENT]]
     return _environment(f"sglang-{SGLANG}-client", wanted, lambda python: None, beneath=vllm())
 
@@ -73,10 +74,14 @@ def sglang_client() -> Path:
 def sglang_server() -> Path:
     """The interpreter of an environment in which SGLang serves on a CPU (850 MB on top of vLLM's): its torch-native
     kernels, with stand-ins for packages that they import and do not call."""
-    if not os.environ.get(SGLANG_WANTED):
-        pytest.skip(f"a live SGLang is started where {SGLANG_WANTED}=1: it takes 10 to 25 minutes")
+    _sglang_wanted()
     wanted = [["--no-deps", f"sglang=={SGLANG}"], ["--no-deps", *SGLANG_CLIENT, *SGLANG_SERVER]]
     return _environment(f"sglang-{SGLANG}-server", wanted, lambda python: None, beneath=vllm())
+
+
+def _sglang_wanted() -> None:
+    if not os.environ.get(SGLANG_WANTED):
+        pytest.skip(f"SGLang is installed and started where {SGLANG_WANTED}=1: it takes 10 to 25 minutes")
 
 
 def big_tokenizer(python: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Two real vLLM behind a router of the test's own: one recording has both workers' metrics, logs, stacks and traces."""
+"""Two real vLLM: beside each other with one flag different, and behind a router of the test's own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,34 @@ import pytest
 from profiler import diagnose, open_run
 from profiler.analyzers.gap.measured import counters_of, measure
 from profiler.collectors.host.pyspy import program
+from tests.engines.conftest import vllm_server
 from tests.engines.round_robin import router
 from tests.engines.servers import PROGRAM, Running, profiler
 
 pytestmark = pytest.mark.engines
 REQUESTS, TOKENS = 120, 32
+
+
+def test_two_servers_that_differ_in_one_flag_are_told_apart_by_it(vllm: Running, tmp_path: Path) -> None:
+    """Each is recorded under the same load of 16 clients, with a traced pass; the one of two sequences loses by batching,
+    the other way round too."""
+    few = tmp_path / "few"
+    few.mkdir()
+    load = [
+        *PROGRAM, "bench", "--out", "{run}", "--concurrency", "16", "--requests", 160, "--input-tokens", "32",
+        "--output-tokens", TOKENS, "--vocabulary", "250", "--url",
+    ]  # fmt: skip
+    with vllm_server(vllm.python, vllm.model, few, "server.log", {}, sequences=2) as second:
+        for name, one in (("A", vllm), ("B", second)):
+            done = profiler("record", "--url", one.url, "--out", tmp_path / name, "--profile", "--", *load, one.url)
+            assert done.returncode == 0, done.stderr
+    assert [open_run(tmp_path / name).fact("setting.max_num_seqs") for name in "AB"] == [16, 2]
+    for pair, better in ((("A", "B"), "a"), (("B", "A"), "b")):
+        document = diagnose(*(tmp_path / name for name in pair))
+        gap = document.gaps[0]
+        largest = max(gap.causes, key=lambda row: abs(row.gap))
+        assert (document.verdict.winner, largest.cause) == (better, "batching"), document.verdict.text
+        assert sum(row.gap for row in gap.causes) + gap.unexplained.gap == pytest.approx(gap.gap)
 
 
 def test_one_recording_traces_two_engines(vllm: Running, second_vllm: Running, tmp_path: Path) -> None:
