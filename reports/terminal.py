@@ -196,8 +196,12 @@ def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bo
         place = said(" (at {place})", place=problem.place) if problem.place else ""
         times = said(" [{count} times]", count=f"{problem.count:,}") if problem.count > 1 else ""
         _marked(console, problem.severity, f"{problem.run}/{problem.file}", f"{problem.detail}{place}{times}")
-    if len(every) > len(shown):
-        console.print(Text(f"  {wording.more(len(every) - len(shown))}", "dim"))
+    hidden = len(every) - len(shown)
+    if hidden and not shown:
+        notes = said("notes on the files: {n} (-v shows them)", n=f"{hidden:,}")
+        console.print(Text(f"  {notes}", "dim"))
+    elif hidden:
+        console.print(Text(f"  {wording.more(hidden)}", "dim"))
 
 
 def _marked(console: Console, mark: str, subject: str, detail: str) -> None:

@@ -30,7 +30,7 @@ def read_run(path: Path, state: State, required: bool = True) -> Run:
                 registry.redacted,
                 lambda name: status.update(Text(f"reading {path}: {name}")),
             )
-    if path.is_file() and all(record.format == "unreadable" for record in run.files):
+    if path.is_file() and all(record.format in ("unreadable", "unknown") for record in run.files):
         # Named alone, a file that can't be read leaves nothing to show.
         problem = run.problems[0]
         where = f" (at {problem.place})" if problem.place else ""
