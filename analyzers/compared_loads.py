@@ -209,6 +209,8 @@ def _headline(loads: Sequence[Standing], users: Sequence[Range], names: Sequence
             found.append(f"the curves cross {where}: {', '.join(said)}")
         elif any(span.leader is None for span in spans):
             found.append(f"{leaders[0]} leads {where}, but not everywhere")
+        elif len(spans) == 1 and spans[0].low == spans[0].high:
+            found.append(f"{leaders[0]} leads {where}, at the only one that was measured")
         else:
             found.append(f"{leaders[0]} leads {where}, everywhere that was measured")
     if not found:

@@ -257,7 +257,7 @@ def _recommendation(
         default=knob.default(_version(run)),
         allowed=None if knob.allowed is None else knob.allowed.words,
         needs=knob.needs,
-        price="; ".join(price for price in (_worse(seen), effect.trade, knob.trades) if price),
+        price="; ".join(price for price in (_worse(seen), effect.trade, knob.price(value)) if price),
         confidence=confidence,
         confidence_reason=reason,
     )

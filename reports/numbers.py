@@ -108,12 +108,17 @@ def quantity(value: float | str | None, unit: str) -> str:
 
 def percent(fraction: float | None) -> str:
     """A share: ``70.2%``."""
-    return wording.NO_SHARE if fraction is None else _join(Scale(0.01, "%", 1).plain(fraction), "%")
+    return wording.NO_SHARE if fraction is None else _join(_percents(fraction).plain(fraction), "%")
+
+
+def _percents(fraction: float) -> Scale:
+    """Four digits, as for every other value."""
+    return Scale(0.01, "%", 1 if abs(fraction) < 10 else 0)
 
 
 def signed_percent(fraction: float | None) -> str:
-    """A relative change: ``-36.2%``."""
-    return wording.NO_SHARE if fraction is None else _join(Scale(0.01, "%", 1).signed(fraction), "%")
+    """A relative change: ``-36.2%``, ``+2,321%``."""
+    return wording.NO_SHARE if fraction is None else _join(_percents(fraction).signed(fraction), "%")
 
 
 def level(interval: str) -> str:

@@ -183,6 +183,17 @@ def test_an_interrupt_while_it_is_loaded_is_one_line(
     assert left.value.code == 130 and capfd.readouterr().err.split() == ["interrupted"]
 
 
+def test_runs_of_one_name_are_told_apart_in_every_document(
+    invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    again = tmp_path / "later" / "run-B"
+    bench(again / "bench.json", 3.0)
+    status, _, err = invoke("diagnose", *runs, again, "--json", tmp_path / "d.json")
+    assert status == 0, err
+    second = [json.loads((tmp_path / name).read_text())["runs"][1]["name"] for name in ("d.json", "d-2.json")]
+    assert second == [f"{tmp_path.name}/run-B", "later/run-B"]
+
+
 def test_a_folder_that_is_not_there_is_told_before_anything_is_read(
     invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

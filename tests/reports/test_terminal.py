@@ -43,6 +43,8 @@ measured gap          -2,141   100.0%   -2,190 to -2,095     +95.74
                seen)
   CUDA Graph   none: both replay 100% of decode steps
   unexplained  1 part could not be told apart
+  Looked for too, with no difference or no evidence of one: communication, memory, speculation,
+  frontend, hardware, workload.
 
 Other metrics
 metric         run-A      run-B         gap   relative
@@ -91,6 +93,8 @@ measured gap               0       –      -41 to 41
   CUDA Graph  not told apart: these runs hold no evidence for it
   scheduling  not told apart: these runs hold no evidence for it
   batching    not told apart: these runs hold no evidence for it
+  Looked for too, with no difference or no evidence of one: communication, memory, speculation,
+  frontend, hardware, workload.
 """
 
 INSPECTION = """\
