@@ -77,7 +77,7 @@ def rowless(gap: Gap) -> str:
     left = [said(label) for name, label in wording.CAUSE.items() if name not in shown]
     if not left:
         return ""
-    return said("Looked for too, with no difference or no evidence of one: {list}.", list=said(", ").join(left))
+    return said("Looked for too, with no difference or no evidence of one: {list}.", list=", ".join(left))
 
 
 def ordered_gaps(diagnosis: Diagnosis) -> list[Gap]:

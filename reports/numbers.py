@@ -6,7 +6,7 @@ A hyphen is the minus sign, so that a number can be copied into a spreadsheet or
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from profiler.model.diagnosis import Gap
@@ -28,6 +28,7 @@ _FRACTION_NAMES: Final = frozenset({"fraction", "share"})
 _COUNTED: Final = frozenset({"tokens", "sequences", "requests", "characters", "blocks", "steps"})
 _DIGITS: Final = 4
 _HUGE, _TINY = 1e15, 1e-9
+_MOST_DECIMALS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,12 @@ def gap_scale(gap: Gap) -> Scale:
 
 
 def level_scale(gap: Gap) -> Scale:
-    """The scale in which both runs' values of the metric are written."""
-    return scale_for(gap.unit, gap.a, gap.b)
+    """The scale in which both runs' values of the metric are written: the smaller one keeps three digits."""
+    scale = scale_for(gap.unit, gap.a, gap.b)
+    least = min((abs(v) / scale.divisor for v in (gap.a, gap.b) if v and math.isfinite(v)), default=0.0)
+    if not scale.decimals or least < _TINY:
+        return scale
+    return replace(scale, decimals=max(scale.decimals, min(2 - math.floor(math.log10(least)), _MOST_DECIMALS)))
 
 
 def quantity(value: float | str | None, unit: str) -> str:

@@ -146,4 +146,4 @@ def catalogued(knob: Recommendation) -> str:
         said("needs {what}", what=knob.needs) if knob.needs else "",
     ]
     told = "; ".join(part for part in parts if part)
-    return f"{knob.knob}{said(': ')}{told}" if told else ""
+    return f"{knob.knob}: {told}" if told else ""

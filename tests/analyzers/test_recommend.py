@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from profiler import open_run
+from profiler.analyzers.confidence import CLOSE
 from profiler.analyzers.knobs import EFFECTS, NotPredictable
 from profiler.analyzers.limits import limits_of
 from profiler.analyzers.metrics import metrics_of
@@ -20,6 +22,7 @@ from profiler.model.fact import Fact
 from profiler.model.run import Run
 from profiler.store.folder import run_root
 from tests.conftest import Lab
+from tests.strategies import ROOT
 
 VLLM = next(engine for engine in ENGINES if engine.name == "vllm")
 SGLANG = next(engine for engine in ENGINES if engine.name == "sglang")
@@ -188,6 +191,17 @@ def test_a_whatif_document_spells_the_flag(lab: Lab) -> None:
 )  # fmt: skip
 def test_knobs_as_the_engine_spells_them(engine: Engine, knob: str, value: int | bool, typed: str) -> None:
     assert next(k for k in engine.knobs if k.name == knob).spelled(value) == typed
+
+
+def test_what_the_replay_misses_is_said_beside_its_prediction() -> None:
+    document = recommend(open_run(ROOT / "examples/runs/simulated-gpu/run-B"), VLLM)
+    missed = [
+        (name, knob.why)
+        for knob in document.recommendations
+        for name, prediction in knob.predicted.items()
+        if abs(document.error[name]) > max(CLOSE, abs(prediction.change))
+    ]
+    assert missed and all(f"in {name}, more than what is predicted of it" in why for name, why in missed)
 
 
 def test_a_price_of_one_side_is_not_that_of_the_other() -> None:
