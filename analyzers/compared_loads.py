@@ -19,6 +19,9 @@ from profiler.model.run import Run
 
 USER: Final[Axis] = "tokens/s of one user"
 STEPS: Final = 200
+_ASKED: Final = (
+    "A load at a rate is named by the rate asked for; requests/s are of the whole run, up to its last answer"
+)
 _COMPARABLE: Final = "Whether these runs may be compared at all: profiler check, two at a time"
 Curve = Sequence[tuple[float, float, Point]]
 
@@ -240,6 +243,8 @@ def _notes(
         if len(kinds) > 1:
             lines.append(f"{name} holds open and closed loops: they are two curves")
         lines += [f"{name}: {note}" for note in dict.fromkeys(p.shown.note for p in one if p.shown.note)]
+    if any(p.shown.axis == "requests/s" for one in points for p in one):
+        lines.append(_ASKED)
     if len(names) > 1:
         lines.append(_COMPARABLE)
     if not slo and any(p.kept_up for one in points for p in one):

@@ -23,7 +23,7 @@ _BYTES: Final = {
     "float32": 4.0, "float": 4.0, "bfloat16": 2.0, "float16": 2.0, "half": 2.0, "fp8": 1.0, "fp8_e4m3": 1.0,
     "fp8_e5m2": 1.0, "int8": 1.0, "awq": 0.5, "gptq": 0.5, "int4": 0.5, "nvfp4": 0.5625, "mxfp4": 0.53125,
 }  # fmt: skip
-# Good kernels reach nine tenths of a memory's peak: from here on little is left to gain.
+# Real kernels rarely pass nine tenths of a data sheet's peak: from here on little is left to gain.
 AT_LIMIT: Final = 0.85
 
 

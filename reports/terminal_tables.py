@@ -192,7 +192,9 @@ def captured(item: InspectedDevice, most: int) -> Table:
 def figures(every: Iterable[Figure], verbose: bool) -> Table:
     """One number a line, with what it rests on; two of a name with their sources, so that they can be told apart."""
     every = list(every)
-    twice = {name for name, n in Counter(item.name for item in every).items() if n > 1}
+    twice = {
+        name for name, n in Counter(name for name, _ in {(item.name, item.source) for item in every}).items() if n > 1
+    }
     table = _table("figure", "value")
     table.add_column(Text(said("detail")), overflow="fold", style="dim")
     if verbose:

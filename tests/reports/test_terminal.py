@@ -13,8 +13,9 @@ from rich.console import Console
 
 from profiler.model.diagnosis import Diagnosis
 from profiler.model.document import DocumentProblem
-from profiler.model.inspection import Inspection
+from profiler.model.inspection import Figure, Inspection
 from profiler.reports.terminal import print_diagnosis, print_inspection
+from profiler.reports.terminal_tables import figures
 from tests.reports import documents
 
 PAIR = """\
@@ -175,6 +176,18 @@ def test_a_pair() -> None:
 
 def test_a_null_pair_names_no_winner() -> None:
     assert printed(documents.null_pair()) == NULL_PAIR
+
+
+def test_figures_of_one_name_say_where_they_were_read() -> None:
+    told = [("server.log", 0.013), ("metrics", 0.012)]
+    found = [Figure(section="memory and cache", name="KV cache in use", value=x, unit="fraction", detail="", source=s)
+             for s, x in told]  # fmt: skip
+    console = Console(file=StringIO(), width=100)
+    for rows in (found, found[:1] * 2):
+        console.print(figures(rows, verbose=False))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    assert [text.count(f"from {source}") for source, _ in told] == [1, 1]
 
 
 def test_an_inspection() -> None:
