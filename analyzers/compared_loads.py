@@ -19,6 +19,9 @@ from profiler.model.run import Run
 
 USER: Final[Axis] = "tokens/s of one user"
 STEPS: Final = 200
+_ASKED: Final = (
+    "A load at a rate is named by the rate asked for; requests/s are of the whole run, up to its last answer"
+)
 _COMPARABLE: Final = "Whether these runs may be compared at all: profiler check, two at a time"
 Curve = Sequence[tuple[float, float, Point]]
 
@@ -209,6 +212,8 @@ def _headline(loads: Sequence[Standing], users: Sequence[Range], names: Sequence
             found.append(f"the curves cross {where}: {', '.join(said)}")
         elif any(span.leader is None for span in spans):
             found.append(f"{leaders[0]} leads {where}, but not everywhere")
+        elif len(spans) == 1 and spans[0].low == spans[0].high:
+            found.append(f"{leaders[0]} leads {where}, at the only one that was measured")
         else:
             found.append(f"{leaders[0]} leads {where}, everywhere that was measured")
     if not found:
@@ -238,6 +243,8 @@ def _notes(
         if len(kinds) > 1:
             lines.append(f"{name} holds open and closed loops: they are two curves")
         lines += [f"{name}: {note}" for note in dict.fromkeys(p.shown.note for p in one if p.shown.note)]
+    if any(p.shown.axis == "requests/s" for one in points for p in one):
+        lines.append(_ASKED)
     if len(names) > 1:
         lines.append(_COMPARABLE)
     if not slo and any(p.kept_up for one in points for p in one):

@@ -79,15 +79,18 @@ def _latencies(measured: Measured, side: Literal["a", "b"]) -> list[Curve]:
 
 
 def _binned(at: Floats, values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Means over POINTS equal spans; spans without a value are left out."""
-    edges = np.linspace(float(at.min()), float(at.max()), POINTS + 1)
-    place = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, POINTS - 1)
+    """Every moment with the mean of its values; of more than POINTS moments, means over as many equal spans, each at
+    the mean of its moments. Spans without a value are left out."""
     known = np.isfinite(values)
-    count = np.bincount(place[known], minlength=POINTS)
-    total = np.bincount(place[known], values[known], minlength=POINTS)
+    at, values = at[known], values[known]
+    moments, place = np.unique(at, return_inverse=True)
+    if len(moments) > POINTS:
+        edges = np.linspace(float(moments[0]), float(moments[-1]), POINTS + 1)
+        place = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, POINTS - 1)
+    count = np.bincount(place)
     rows = count > 0
-    middle = 0.5 * (edges[:-1] + edges[1:])
-    return tuple(middle[rows].tolist()), tuple((total[rows] / count[rows]).tolist())
+    x, y = (np.bincount(place, column)[rows] / count[rows] for column in (at, values))
+    return tuple(x.tolist()), tuple(y.tolist())
 
 
 def role_rows(a: Measured | None, b: Measured | None) -> tuple[RoleRow, ...]:

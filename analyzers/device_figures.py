@@ -13,7 +13,7 @@ from profiler.analyzers.graphs import MODES, misses, padding
 from profiler.analyzers.joined_path import TRANSFER, JoinedPath
 from profiler.analyzers.kept import kept_joined
 from profiler.analyzers.micro_batches import micro_batch_figures
-from profiler.analyzers.roofline import Device, Roof, device_of, roofs, shape_of
+from profiler.analyzers.roofline import AT_LIMIT, Device, Roof, device_of, roofs, shape_of
 from profiler.analyzers.speculation import speculation_figures
 from profiler.model.fact import Fact
 from profiler.model.inspection import Figure
@@ -112,7 +112,8 @@ def _roofline(run: Run, account: DeviceAccount, source: str) -> list[Figure]:
         rows.add("share of the roofline", None, "fraction", f"needs {' and '.join(missing)}")
         return rows.rows
     for roof in roofs_of(run, account):
-        limit = "at its limit" if roof.at_limit else f"{roof.seconds - roof.floor:.3g} s above the least"
+        above = f"{1e3 * (roof.seconds - roof.floor):.3g} ms above the least"
+        limit = f"at its limit ({AT_LIMIT:.0%} and more)" if roof.at_limit else above
         rows.add(f"{roof.role}: share of the roofline", roof.share, "fraction",
                  f"{roof.bound} bound on {device.name}; {limit}")  # fmt: skip
     if shape.layers != account.layers:

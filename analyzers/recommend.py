@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from profiler.analyzers.confidence import confidence_of
+from profiler.analyzers.confidence import CLOSE, confidence_of
 from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import Effect, NotPredictable, Situation, Value
 from profiler.analyzers.knobs_on_cpu import effect_of, ineffective
@@ -244,6 +244,12 @@ def _recommendation(
         why += f" {note[0].upper()}{note[1:]}."
     if seen.extrapolated:
         why += " Extrapolated: steps would carry what this run has not seen."
+    for name, prediction in seen.predicted.items():
+        error = seen.error.get(name, 0.0)
+        if name in SHOWN and name != metric and abs(error) > max(CLOSE, abs(prediction.change)):
+            why += (
+                f" The replay of the run as it was is off by {error:+.0%} in {name}, more than what is predicted of it."
+            )
     confidence, reason = confidence_of(seen, metric)
     return Recommendation(
         run=run.name,
@@ -257,7 +263,7 @@ def _recommendation(
         default=knob.default(_version(run)),
         allowed=None if knob.allowed is None else knob.allowed.words,
         needs=knob.needs,
-        price="; ".join(price for price in (_worse(seen), effect.trade, knob.trades) if price),
+        price="; ".join(price for price in (_worse(seen), effect.trade, knob.price(value)) if price),
         confidence=confidence,
         confidence_reason=reason,
     )

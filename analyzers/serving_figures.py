@@ -92,7 +92,7 @@ def _steps(run: Run, steps: StepTable, source: str, every_step: bool) -> list[Fi
         add("time in which decodes waited for a prefill step", stalled, "s")
     if (steps.waiting >= 0).any():
         waiting = steps.waiting[steps.waiting >= 0]
-        add("requests waiting", float(waiting.mean()), "requests",
+        add("requests waiting, mean", float(waiting.mean()), "requests",
             f"in {float((waiting > 0).mean()):.1%} of the steps; at most {waiting.max():,}")  # fmt: skip
     graph = steps.graph[steps.graph >= 0]
     if len(graph):
@@ -128,16 +128,18 @@ def _stalled(decode: Floats, only_prefill: np.ndarray, seconds: Floats) -> float
 
 def _counted(run: Run, counters: Mapping[str, float], gauges: Mapping[str, float], source: str) -> list[Figure]:
     rows: list[Figure] = []
+    raw, _ = counters_of(run.snapshots, None)
 
     def add(section: Section, name: str, value: float | None, unit: str, detail: str = "") -> None:
         rows.append(_figure(section, name, value, unit, detail, source))
 
     if "running_requests" in gauges:
-        add("batching", "requests running", gauges["running_requests"], "requests",
+        add("batching", "requests running, mean", gauges["running_requests"], "requests",
             f"at most {gauges['running_requests_max']:.0f}")  # fmt: skip
     if "waiting_requests" in gauges:
-        add("batching", "requests waiting", gauges["waiting_requests"], "requests",
-            f"in {gauges['waiting_requests_share']:.1%} of the samples")  # fmt: skip
+        often, most = gauges["waiting_requests_share"], gauges["waiting_requests_max"]
+        detail = f"in {often:.1%} of the samples; at most {most:,.0f}"
+        add("batching", "requests waiting, mean", gauges["waiting_requests"], "requests", detail)
     for name, title in (("queue_seconds", "time in the queue, a request"), ("step_tokens", "tokens a step")):
         count = counters.get(f"{name}_count", 0.0)
         if count:
@@ -177,7 +179,7 @@ def _counted(run: Run, counters: Mapping[str, float], gauges: Mapping[str, float
             "prompt tokens found in the prefix cache",
             hits / queries,
             "fraction",
-            f"of {queries:,.0f}",
+            f"of {queries:,.0f}, scaled to the load from {raw['prefix_queries']:,.0f} counted",
         )
     if "preemptions" in counters:
         add("memory and cache", "preemptions", counters["preemptions"], "count")

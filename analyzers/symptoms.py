@@ -29,6 +29,8 @@ class Symptom:
 
 
 Rule = Callable[[Measured], Symptom | None]
+# Less of the mean TTFT than this in the queue is no waiting.
+_QUEUED: Final = 0.1
 
 
 def symptoms_of(measured: Measured) -> tuple[Symptom, ...]:
@@ -184,9 +186,14 @@ def _no_hits(measured: Measured) -> Symptom | None:
 
 
 def _waiting(measured: Measured) -> str:
-    """What shows that requests waited; empty where nothing does."""
+    """What shows that requests waited; empty where nothing does, or only a burst: one sample is no queue, nor is what
+    the engine itself counts as next to no time in it."""
     gauges, steps = measured.gauges, measured.steps
-    if gauges.get("waiting_requests_max", 0.0) > 0:
+    count, ttft = measured.counters.get("queue_seconds_count", 0.0), metrics_of(measured.bench).get("mean_ttft")
+    if count and ttft and measured.counters.get("queue_seconds_sum", 0.0) / count < _QUEUED * ttft:
+        return ""
+    seen = sum(snapshot.values.get("waiting_requests", 0.0) > 0 for snapshot in measured.run.snapshots)
+    if gauges.get("waiting_requests_max", 0.0) > 0 and seen > 1:
         return f"up to {gauges['waiting_requests_max']:.0f} requests wait"
     if steps is not None and steps.table is not None and (steps.table.waiting > 0).any():
         return f"up to {int(steps.table.waiting.max())} requests wait"

@@ -71,6 +71,15 @@ def rows(gap: Gap) -> list[Row]:
     return lines
 
 
+def rowless(gap: Gap) -> str:
+    """Which causes were looked for and have no row, in a sentence; empty where every cause has one."""
+    shown = {*ALWAYS_SHOWN, *(cause.cause for cause in gap.causes)}
+    left = [said(label) for name, label in wording.CAUSE.items() if name not in shown]
+    if not left:
+        return ""
+    return said("Looked for too, with no difference or no evidence of one: {list}.", list=", ".join(left))
+
+
 def ordered_gaps(diagnosis: Diagnosis) -> list[Gap]:
     """Throughput first, then as in the document; without shares where the interval holds zero, for there they are
     fractions of noise."""

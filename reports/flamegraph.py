@@ -27,7 +27,8 @@ _UNITS: Final = {"seconds": "s", "samples": "samples", "bytes": "bytes", "units"
 
 
 def to_flamegraph_html(flames: Flames, names: tuple[str, ...], per: str) -> str:
-    """The page. ``names`` are the run's, or both runs' where it is a difference; values are divided by ``per``."""
+    """The page. ``names`` are the run's, or both where it is a difference: the run that is compared to stands first.
+    Values are divided by ``per``."""
     root, left = pruned(flames.root, SMALLEST)
     per = said(per) if per else per
     different = len(names) > 1
@@ -55,7 +56,7 @@ def to_flamegraph_html(flames: Flames, names: tuple[str, ...], per: str) -> str:
         per=per,
         boxes=len(data["name"]),
     )
-    title = names[0] if not different else said("{a} against {b}", a=names[0], b=names[1])
+    title = names[0] if not different else said("{a} against {b}", a=names[1], b=names[0])
     head = fragment("flamegraph_head.html.j2", title=title, what=said(flames.title), different=different, names=names)
     return whole(
         kind="Flamegraph",

@@ -6,6 +6,7 @@ from typing import Final
 
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports.breakdown import names
+from profiler.reports.language import said
 from profiler.reports.page import Drawn, Section, asset, whole
 from profiler.reports.sections import (
     configuration,
@@ -61,7 +62,7 @@ def _page(diagnosis: Diagnosis, left_out: tuple[str, ...]) -> str:
     drawn = [Drawn(section.anchor, section.title, section.draw(diagnosis)) for section in _SECTIONS]
     return whole(
         kind="Diagnosis",
-        title=" and ".join(dict.fromkeys(names(diagnosis))),
+        title=said("{a} and {b}", a=names(diagnosis)[0], b=names(diagnosis)[1]),
         head=verdict.draw(diagnosis),
         sections=[section for section in drawn if section.content],
         scripts=[asset(name) for name in ("plotly-basic.min.js", "report.js", "canvas.js", "timeline.js")],

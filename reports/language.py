@@ -132,8 +132,11 @@ class Catalogue:
         for mark, joint in (("; ", "；"), (": ", "：")):
             if mark in bare and (joined := self._joined(bare.split(mark), joint)) is not None:
                 return joined
-        if (aside := _ASIDE.fullmatch(bare)) is not None and (head := self.find(aside[1])) is not None:
-            return f"{head}（{self.find(aside[2]) or aside[2]}）"
+        if (aside := _ASIDE.fullmatch(bare)) is not None:
+            head, inner = self.find(aside[1]), self.find(aside[2])
+            # What stands before it may be a file.
+            if head is not None or (inner is not None and not _PROSE.search(aside[1])):
+                return f"{head or aside[1]}（{inner or aside[2]}）"
         return self._joined(bare.split(", "), "，") if ", " in bare else None
 
     def _joined(self, pieces: list[str], joint: str) -> str | None:

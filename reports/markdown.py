@@ -8,7 +8,7 @@ from typing import Final
 
 from profiler.model.diagnosis import Diagnosis, Gap, Prediction
 from profiler.reports import numbers, wording
-from profiler.reports.breakdown import names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
+from profiler.reports.breakdown import names, ordered_gaps, ordered_problems, ordered_rules, parted, rowless, rows
 from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 from profiler.reports.translated import translated
@@ -88,7 +88,10 @@ def _breakdown(gap: Gap, side: tuple[str, str]) -> str:
         cells = [f"**{cell}**" for cell in cells] if row.kind == "total" else cells
         body.append([*cells, escape(row.summary)])
     lines = table([*titles, said("why")], body, figures=len(titles) - 1)
-    return "\n".join([f"#### {escape(wording.title(gap.metric))}", "", head, "", *lines])
+    left = rowless(gap)
+    return "\n".join(
+        [f"#### {escape(wording.title(gap.metric))}", "", head, "", *lines, *(["", escape(left)] if left else [])]
+    )
 
 
 def _others(gaps: Iterable[Gap], side: tuple[str, str]) -> list[str]:

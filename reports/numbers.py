@@ -6,7 +6,7 @@ A hyphen is the minus sign, so that a number can be copied into a spreadsheet or
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from profiler.model.diagnosis import Gap
@@ -28,6 +28,7 @@ _FRACTION_NAMES: Final = frozenset({"fraction", "share"})
 _COUNTED: Final = frozenset({"tokens", "sequences", "requests", "characters", "blocks", "steps"})
 _DIGITS: Final = 4
 _HUGE, _TINY = 1e15, 1e-9
+_MOST_DECIMALS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,12 @@ def gap_scale(gap: Gap) -> Scale:
 
 
 def level_scale(gap: Gap) -> Scale:
-    """The scale in which both runs' values of the metric are written."""
-    return scale_for(gap.unit, gap.a, gap.b)
+    """The scale in which both runs' values of the metric are written: the smaller one keeps three digits."""
+    scale = scale_for(gap.unit, gap.a, gap.b)
+    least = min((abs(v) / scale.divisor for v in (gap.a, gap.b) if v and math.isfinite(v)), default=0.0)
+    if not scale.decimals or least < _TINY:
+        return scale
+    return replace(scale, decimals=max(scale.decimals, min(2 - math.floor(math.log10(least)), _MOST_DECIMALS)))
 
 
 def quantity(value: float | str | None, unit: str) -> str:
@@ -108,12 +113,17 @@ def quantity(value: float | str | None, unit: str) -> str:
 
 def percent(fraction: float | None) -> str:
     """A share: ``70.2%``."""
-    return wording.NO_SHARE if fraction is None else _join(Scale(0.01, "%", 1).plain(fraction), "%")
+    return wording.NO_SHARE if fraction is None else _join(_percents(fraction).plain(fraction), "%")
+
+
+def _percents(fraction: float) -> Scale:
+    """Four digits, as for every other value."""
+    return Scale(0.01, "%", 1 if abs(fraction) < 10 else 0)
 
 
 def signed_percent(fraction: float | None) -> str:
-    """A relative change: ``-36.2%``."""
-    return wording.NO_SHARE if fraction is None else _join(Scale(0.01, "%", 1).signed(fraction), "%")
+    """A relative change: ``-36.2%``, ``+2,321%``."""
+    return wording.NO_SHARE if fraction is None else _join(_percents(fraction).signed(fraction), "%")
 
 
 def level(interval: str) -> str:

@@ -21,7 +21,7 @@ def print_recommendations(
 ) -> None:
     """The knobs, best first, with what they are predicted to do; advice without prediction; limits; what is left."""
     document = translated_recommendations(document)
-    console.print(Text(plain(document.verdict), "bold"))
+    console.print(Text(plain(wording.with_names(document.verdict, document.metrics)), "bold"))
     for number, knob in enumerate(document.recommendations, 1):
         _knob(number, knob, document.metrics, console, verbose)
     if plan and document.recommendations:
@@ -60,8 +60,7 @@ def print_whatif(document: WhatIfDocument, console: Console, verbose: bool) -> N
 
 def _knob(number: int, knob: Recommendation, metrics: Mapping[str, float], console: Console, verbose: bool) -> None:
     change = f"{knob.flag} {knob.to or ''}".strip()
-    was = said(" (now {value})", value=knob.current) if knob.current is not None else ""
-    console.print(Text.assemble(f"\n{number}. ", (plain(change), "bold"), plain(was)))
+    console.print(Text.assemble(f"\n{number}. ", (plain(change), "bold"), plain(wording.now(knob))))
     console.print(Padding(terminal_tables.predictions(metrics, knob.predicted, True), (0, 0, 0, 2)))
     for line in (
         wording.why(knob),

@@ -14,7 +14,16 @@ from profiler.model.diagnosis import Cause, Diagnosis, FairnessRule, Gap, Predic
 from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Inspection
 from profiler.reports import numbers, terminal_tables, wording
-from profiler.reports.breakdown import counted, names, ordered_gaps, ordered_problems, ordered_rules, parted, rows
+from profiler.reports.breakdown import (
+    counted,
+    names,
+    ordered_gaps,
+    ordered_problems,
+    ordered_rules,
+    parted,
+    rowless,
+    rows,
+)
 from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 from profiler.reports.translated import translated, translated_inspection
@@ -130,6 +139,8 @@ def _gap(gap: Gap, side: tuple[str, str], console: Console, verbose: bool) -> No
     _heading(console, wording.title(gap.metric), f"{head} ({relative}; {interval}); {outcome}")
     for renderable in terminal_tables.breakdown(gap, console.width):
         console.print(renderable)
+    if left := rowless(gap):
+        console.print(_indented(Text(left, "dim"), 2))
     if not verbose:
         return
     for row in rows(gap):
@@ -168,12 +179,11 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
     _heading(console, "Recommendations")
     for knob in diagnosis.recommendations:
         change = f"{knob.flag} {knob.to or ''}".strip()
-        was = said(" (now {value})", value=knob.current) if knob.current is not None else ""
         predicted = "; ".join(
             f"{wording.metric(name)} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
             for name, value in knob.predicted.items()
         )
-        console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(was)))
+        console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(wording.now(knob))))
         told = (wording.price(knob), wording.confidence(knob))
         for line in (predicted, wording.why(knob), *told, f"{said('check:')} {knob.check}" if knob.check else ""):
             if line:
@@ -196,8 +206,12 @@ def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bo
         place = said(" (at {place})", place=problem.place) if problem.place else ""
         times = said(" [{count} times]", count=f"{problem.count:,}") if problem.count > 1 else ""
         _marked(console, problem.severity, f"{problem.run}/{problem.file}", f"{problem.detail}{place}{times}")
-    if len(every) > len(shown):
-        console.print(Text(f"  {wording.more(len(every) - len(shown))}", "dim"))
+    hidden = len(every) - len(shown)
+    if hidden and not shown:
+        notes = said("notes on the files: {n} (-v shows them)", n=f"{hidden:,}")
+        console.print(Text(f"  {notes}", "dim"))
+    elif hidden:
+        console.print(Text(f"  {wording.more(hidden)}", "dim"))
 
 
 def _marked(console: Console, mark: str, subject: str, detail: str) -> None:

@@ -190,13 +190,18 @@ def captured(item: InspectedDevice, most: int) -> Table:
 
 
 def figures(every: Iterable[Figure], verbose: bool) -> Table:
-    """One number a line, with what it rests on."""
+    """One number a line, with what it rests on; two of a name with their sources, so that they can be told apart."""
+    every = list(every)
+    twice = {
+        name for name, n in Counter(name for name, _ in {(item.name, item.source) for item in every}).items() if n > 1
+    }
     table = _table("figure", "value")
     table.add_column(Text(said("detail")), overflow="fold", style="dim")
     if verbose:
         table.add_column(Text(said("source")), overflow="fold", style="dim")
     for item in every:
-        cells = [item.name, numbers.quantity(item.value, item.unit), item.detail]
+        read = said("from {source}", source=item.source) if item.name in twice and not verbose else ""
+        cells = [item.name, numbers.quantity(item.value, item.unit), "; ".join(x for x in (item.detail, read) if x)]
         table.add_row(*_texts([*cells, item.source] if verbose else cells))
     return table
 

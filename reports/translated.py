@@ -44,7 +44,7 @@ def translated(diagnosis: Diagnosis) -> Diagnosis:
         problems=_problems(diagnosis.problems),
         missing=_lines(diagnosis.missing),
         method=_lines(diagnosis.method),
-        curves=tuple(replace(curve, title=said(curve.title)) for curve in diagnosis.curves),
+        curves=tuple(replace(curve, title=said(curve.title), source=named(curve.source)) for curve in diagnosis.curves),
         timelines=tuple(map(_steps, diagnosis.timelines)),
         moments=tuple(
             replace(m, bucket=said(m.bucket), name=said(m.bucket)) if m.name == m.bucket else m

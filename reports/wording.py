@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from profiler.analyzers.metrics import spoken
@@ -65,11 +66,12 @@ def metric(name: str) -> str:
 
 def why(knob: Recommendation) -> str:
     """Why a knob is worth turning, with its metrics by their names."""
-    return _with_names(knob, knob.why)
+    return with_names(knob.why, knob.predicted)
 
 
-def _with_names(knob: Recommendation, text: str) -> str:
-    return re.sub("|".join(map(re.escape, knob.predicted)) or "(?!)", lambda found: metric(found[0]), text)
+def with_names(text: str, metrics: Iterable[str]) -> str:
+    """A text with these metrics by their names."""
+    return re.sub("|".join(map(re.escape, metrics)) or "(?!)", lambda found: metric(found[0]), text)
 
 
 def title(name: str) -> str:
@@ -117,7 +119,7 @@ def trusted(check: InspectedTrust) -> str:
 
 def price(knob: Recommendation) -> str:
     """What is given for a setting; empty where nothing is known."""
-    return said("Its price: {price}.", price=_with_names(knob, knob.price)) if knob.price else ""
+    return said("Its price: {price}.", price=with_names(knob.price, knob.predicted)) if knob.price else ""
 
 
 def confidence(knob: Recommendation) -> str:
@@ -127,6 +129,15 @@ def confidence(knob: Recommendation) -> str:
     return said("Confidence {word}: {reason}.", word=said(knob.confidence), reason=knob.confidence_reason)
 
 
+def now(knob: Recommendation) -> str:
+    """What is in force, in brackets; of a switch by its name: its flag may say the opposite. Empty where not known."""
+    if knob.current is None:
+        return ""
+    if knob.to is None:
+        return said(" ({knob} is {value} now)", knob=knob.knob, value=named(knob.current))
+    return said(" (now {value})", value=named(knob.current))
+
+
 def catalogued(knob: Recommendation) -> str:
     """What the engine's documentation and source say of a setting: default, range, needs."""
     parts = [
@@ -134,4 +145,5 @@ def catalogued(knob: Recommendation) -> str:
         "" if knob.allowed is None else said("takes {range}", range=knob.allowed),
         said("needs {what}", what=knob.needs) if knob.needs else "",
     ]
-    return "; ".join(part for part in parts if part)
+    told = "; ".join(part for part in parts if part)
+    return f"{knob.knob}: {told}" if told else ""

@@ -19,12 +19,12 @@ def _evidence(view: View) -> tuple[Evidence, ...]:
     )
     per_thousand = tuple(None if v is None else 1e3 * v for v in view.steps_per_token())
     return (
-        *evidence("sequences a decode step", view.sequences(), "count", source),
+        *evidence("sequences a step with decodes", view.sequences(), "count", source),
         *evidence("steps per 1,000 output tokens", (per_thousand[0], per_thousand[1]), "count", source),
         *at_limit,
         *evidence("max_num_seqs in force", view.setting("max_num_seqs"), "count", "settings"),
         *evidence("token budget in force", view.setting("token_budget"), "tokens", "settings"),
-        *evidence("requests waiting", view.gauge("waiting_requests"), "count", view.source("metrics")),
+        *evidence("requests waiting, mean", view.gauge("waiting_requests"), "count", view.source("metrics")),
     )
 
 
@@ -34,7 +34,7 @@ def _summary(view: View, amount: float) -> str:
     if sequences[0] is None or sequences[1] is None or steps[0] is None or steps[1] is None:
         return "not known: needs the steps of both runs (iteration log, batch log, or an annotated trace)"
     text = (
-        f"{a}'s decode steps carry {sequences[0]:.1f} sequences and {b}'s {sequences[1]:.1f}; "
+        f"{a}'s steps with decodes carry {sequences[0]:.1f} sequences and {b}'s {sequences[1]:.1f}; "
         f"{1e3 * steps[0]:.0f} and {1e3 * steps[1]:.0f} steps per 1,000 output tokens"
     )
     held = view.b if amount > 0 else view.a

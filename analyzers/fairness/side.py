@@ -65,13 +65,22 @@ class Side:
         return () if self.bench is None else repeats_of(self.run.benches, self.bench)
 
     @cached_property
-    def window(self) -> Window | None:
-        """The log's steps of the load: those of the log that ties best to it."""
+    def logged(self) -> tuple[str, Window] | None:
+        """The log that ties best to the load, and its steps of it."""
         bench = self.bench
         if bench is None:
             return None
-        found = [w for log in self.run.logs if (w := measured_window(log.steps, bench, log.every_step)) is not None]
-        return max(found, key=lambda w: (w.exact, len(w.steps)), default=None)
+        found = [
+            (log.path, w)
+            for log in self.run.logs
+            if (w := measured_window(log.steps, bench, log.every_step)) is not None
+        ]
+        return max(found, key=lambda one: (one[1].exact, len(one[1].steps)), default=None)
+
+    @property
+    def window(self) -> Window | None:
+        """The log's steps of the load."""
+        return None if self.logged is None else self.logged[1]
 
     @cached_property
     def decoded(self) -> int | None:
@@ -161,6 +170,11 @@ class Side:
             return float(np.average(running >= 0.97 * limit, weights=steps.weight))
         most = self.gauges.get("running_requests_max")
         return None if most is None else float(most >= 0.97 * limit)
+
+    @property
+    def pinned_source(self) -> str:
+        """Where ``pinned`` was read."""
+        return "metrics" if self.logged is None else self.logged[0]
 
     @cached_property
     def kv_tokens(self) -> float | None:

@@ -156,8 +156,9 @@ def _clocks_sane(a: Side, b: Side) -> Finding:
     wrong = [int(((t.ttft < 0) | (t.e2e < t.ttft - 1e-6)).sum()) + int((t.itl < 0).sum()) for t in records]
     shown = pair("negative intervals", (wrong[0], wrong[1]), "count")
     if max(wrong):
+        whose = " and ".join(f"{side.run.name} ({n:,})" for side, n in zip((a, b), wrong, strict=True) if n)
         return failed(
-            "a client's record holds intervals that run backwards",
+            f"the client's record holds intervals that run backwards: {whose}",
             shown,
             fix="use a client that measures with a monotonic clock",
         )

@@ -90,8 +90,11 @@ def _same_kv_capacity(a: Side, b: Side) -> Finding:
 
 def _batch_limit_alike(a: Side, b: Side) -> Finding:
     limits = a.number("setting.max_num_seqs"), b.number("setting.max_num_seqs")
-    source = sources(a, b, "setting.max_num_seqs")
-    shown = pair("sequence limit", limits, "sequences", source), pair("steps at it", (a.pinned, b.pinned), "fraction")
+    steps = "; ".join(dict.fromkeys((a.pinned_source, b.pinned_source)))
+    shown = (
+        pair("sequence limit", limits, "sequences", sources(a, b, "setting.max_num_seqs")),
+        pair("steps at it", (a.pinned, b.pinned), "fraction", steps),
+    )
     if a.pinned is None or b.pinned is None:
         return unknown(
             "the sequence limit, or the batches under it, are not known in both runs",

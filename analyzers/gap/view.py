@@ -118,7 +118,7 @@ def differences(view: View) -> tuple[str, ...]:
     if ratios[0] is not None and ratios[1] is not None and abs(ratios[1] - ratios[0]) > 0.02:
         lines.append(f"prompt tokens computed per token asked for: {ratios[0]:.0%} in {a}, {ratios[1]:.0%} in {b}")
     if sequences[0] and sequences[1] and abs(sequences[1] / sequences[0] - 1) > 0.05:
-        lines.append(f"sequences a decode step: {sequences[0]:.1f} in {a}, {sequences[1]:.1f} in {b}")
+        lines.append(f"sequences a step with decodes: {sequences[0]:.1f} in {a}, {sequences[1]:.1f} in {b}")
     return tuple(lines)
 
 

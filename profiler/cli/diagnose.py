@@ -99,6 +99,7 @@ def _compared(
     """Every run but the first against the first, which may be a document that this tool wrote."""
     from profiler import registry
     from profiler.analyzers.kept_diagnosis import kept_diagnosis
+    from profiler.analyzers.run_names import told_apart
     from profiler.analyzers.stored_pair import against
     from profiler.cli.reading import read_run, read_runs
     from profiler.store.documents import NO_OBJECTIVE, stored_baseline
@@ -110,8 +111,9 @@ def _compared(
     if stored is not None:
         if slo:
             raise UsageError(NO_OBJECTIVE)
-        return [against(stored, read_run(path, state), wanted) for path in runs[1:]]
-    first, *others = read_runs(runs, state)
+        return [against(stored, run, wanted) for run in told_apart([read_run(path, state) for path in runs[1:]])]
+    # Of several pairs each must say which run it is of.
+    first, *others = told_apart(read_runs(runs, state))
     engines = registry.engines()
     return [_scored(kept_diagnosis(first, other, wanted, slo, engines), (runs[0], first), other) for other in others]
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from profiler import __version__
+from profiler.cli.start import EXIT_INTERRUPTED
 from profiler.errors import ProfilerError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_INCOMPLETE = 3
-EXIT_INTERRUPTED = 130
 # Each is a module of this package, imported when its command is asked for.
 COMMANDS: Final = (
     "bench",
@@ -140,7 +140,7 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except click.Abort:
-        click.echo("interrupted; what was written so far is usable", err=True)
+        click.echo("interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except ProfilerError as error:
         if debug:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
@@ -13,7 +14,24 @@ from profiler.reports.language import LANGUAGES, said, speaking
 
 F = TypeVar("F", bound=Callable[..., object])
 
-OUTPUT: Final = click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
+
+class _Writable(click.Path):
+    """A file to write: whether its folder is there and may be written to is said before any work is done."""
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path. Fails where the folder can't take a file."""
+        path = Path(os.fsdecode(super().convert(os.fspath(value), param, ctx)))
+        folder = path.parent
+        if str(path) != "-" and not folder.is_dir():
+            self.fail(f"{str(path)!r}: there is no folder {folder}. Make it, or name another", param, ctx)
+        if str(path) != "-" and not os.access(folder, os.W_OK) and not path.exists():
+            self.fail(f"{str(path)!r}: the folder {folder} can't be written to. Name another", param, ctx)
+        return path
+
+
+FILE: Final = _Writable(dir_okay=False, writable=True, path_type=Path)
+# As a file, or as - for standard output.
+OUTPUT: Final = _Writable(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
 
 
 def write_output(target: Path, text: str, state: State) -> None:

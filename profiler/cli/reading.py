@@ -44,7 +44,7 @@ def _opened(path: Path, state: State) -> Run:
 
 
 def _checked(path: Path, run: Run, state: State, required: bool = True) -> Run:
-    if path.is_file() and all(record.format == "unreadable" for record in run.files):
+    if path.is_file() and all(record.format in ("unreadable", "unknown") for record in run.files):
         # Named alone, a file that can't be read leaves nothing to show.
         problem = run.problems[0]
         where = f" (at {problem.place})" if problem.place else ""

@@ -8,10 +8,11 @@ import click
 from rich.text import Text
 
 from profiler import __version__, registry
-from profiler.cli.main import EXIT_INCOMPLETE, EXIT_INTERRUPTED, State, common_options, pass_state
+from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
 from profiler.cli.output import in_language
 from profiler.cli.quantities import Duration, Size
 from profiler.cli.server import client_of, gpu_processes, server_options
+from profiler.cli.start import EXIT_INTERRUPTED
 from profiler.collectors.availability import restarts
 from profiler.collectors.discovery import discover
 from profiler.collectors.record import Recording

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
-from profiler.cli.main import EXIT_INTERRUPTED, State, common_options, pass_state
+from profiler.cli.main import State, common_options, pass_state
 from profiler.cli.output import OUTPUT, write_output
+from profiler.cli.start import EXIT_INTERRUPTED
 from profiler.errors import UsageError
 from profiler.examples.miniature_settings import Settings
 from profiler.model.diagnosis import CauseName, Diagnosis

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profiler.cli.main import EXIT_INCOMPLETE, State, common_options, pass_state
-from profiler.cli.output import in_language
+from profiler.cli.output import FILE, in_language
 from profiler.cli.quantities import Duration
 from profiler.errors import MissingEvidence, UsageError
 from profiler.reports.language import said
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--python", is_flag=True, help="Python frames too.")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="[default: RUN-timeline.json.gz]",
 )
@@ -67,6 +67,8 @@ def command(
     if whole and at is not None:
         raise UsageError("--at names a step, and --whole takes everything. Give one of them")
     opened = read_run(run, state)
+    if at is not None:
+        _check_moment(opened, at)
     parts = _excerpts(opened, steps, whole, None, at)
     sides = [Side(opened.name, parts, opened.counters)]
     if against is not None:
@@ -80,6 +82,15 @@ def command(
         text = said("written: {file} (open it at ui.perfetto.dev)", file=str(target))
         state.err.print(text, markup=False, highlight=False, soft_wrap=True)
     return EXIT_INCOMPLETE if state.incomplete else 0
+
+
+def _check_moment(run: Run, at: float) -> None:
+    """Raises UsageError where every trace has ended before that moment, seconds after its first event."""
+    lasts = [float(t.events.end.max() - t.events.start.min()) / 1e9 for t in run.traces if len(t.events)]
+    if lasts and at > max(lasts):
+        raise UsageError(
+            f"--at {at:g}s: the trace of {run.name} ends after {max(lasts):.6f}s. Name a moment from 0s to it"
+        )
 
 
 def _excerpts(run: Run, steps: int, everything: bool, like: StepLabel | None, at: float | None = None) -> list[Excerpt]:

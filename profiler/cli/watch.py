@@ -14,10 +14,11 @@ from rich.live import Live
 
 from profiler import registry
 from profiler.analyzers.live import LiveState, live_state
-from profiler.cli.main import EXIT_INTERRUPTED, State, common_options, pass_state
+from profiler.cli.main import State, common_options, pass_state
 from profiler.cli.output import in_language
 from profiler.cli.quantities import Duration
 from profiler.cli.server import client_of, gpu_processes, server_options
+from profiler.cli.start import EXIT_INTERRUPTED
 from profiler.collectors.availability import devices, metrics_path
 from profiler.collectors.discovery import Discovery, discover
 from profiler.collectors.gpu.counter_csv import Devices

@@ -71,7 +71,8 @@ class Knob:
 
     A field among ``settings`` that is written as ``-name`` holds the opposite. ``fixed`` are values whose spelling no
     rule gives: (value, what to type). ``dated`` are the flags that not every version takes. ``defaults`` are what holds
-    where nothing is set; ``allowed``, ``needs`` and ``trades`` are empty where they are not known.
+    where nothing is set; ``allowed``, ``needs`` and ``trades`` are empty where they are not known. ``trades`` of one
+    side of a switch begin with it (``off: …``).
     """
 
     name: str
@@ -96,6 +97,13 @@ class Knob:
     def default(self, version: str | None) -> str | None:
         """What holds in this version where nothing is set; None where it is not known."""
         return next((one.text for one in self.defaults if one.holds(version)), None)
+
+    def price(self, value: object) -> str:
+        """What is given for this value; empty where nothing is known."""
+        side, _, text = self.trades.partition(": ")
+        if side not in ("on", "off"):
+            return self.trades
+        return text if value is (side == "on") else ""
 
     def spelled(self, value: object) -> str:
         """What an operator types to set the value, or what to do where no flag does it."""

@@ -128,6 +128,8 @@ class _Reader:
             identity = self.remembered.identity(file, name)
             self.states.append(identity)
             taken = self.remembered.of(identity)
+            if not size:
+                return FileRecord(name, "unreadable", 0, False, (_empty(name),)), Reading()
             if taken is None:
                 taken = self.formats.surest(source.head(), name)
                 if taken is None:
@@ -151,6 +153,19 @@ class _Reader:
         parts = (reading.traces, reading.benches, reading.snapshots, reading.logs, reading.counters)
         used = any(parts) or bool(reading.stacks or reading.totals or reading.components or reading.facts)
         return FileRecord(name, taken.name, size, used, reading.problems), reading
+
+
+# What is of one of these forms holds something even where it says nothing.
+_NEVER_EMPTY: Final = (".json", ".gz", ".zst", ".sqlite", ".db", ".parquet", ".nsys-rep", ".pftrace")
+
+
+def _empty(name: str) -> Problem:
+    """A log that says nothing may be whole; what must hold something was never written to its end."""
+    if name.endswith(_NEVER_EMPTY):
+        return Problem(
+            name, "error", "the file is empty. It was never written, or not to its end: copy or record it again"
+        )
+    return Problem(name, "info", "the file is empty")
 
 
 def _state(states: Sequence[str | None]) -> str | None:

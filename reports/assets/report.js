@@ -19,7 +19,15 @@
     const title = { ...layout.xaxis.title, font: { size: 12 } };
     layout.yaxis = { ...layout.yaxis, title: { ...layout.yaxis.title, font: { size: 12 } } };
     layout.xaxis = { ...layout.xaxis, title, gridcolor: line, linecolor: line, nticks: layout.width < 480 ? 3 : 6, tickangle: 0 };
+    if (layout.width < 480 && layout.xaxis.range) layout.xaxis.dtick = widest(...layout.xaxis.range);
     return layout;
+  }
+
+  // The widest round step of which two lie within a range: one alone gives no scale.
+  function widest(low, high) {
+    const power = 10 ** Math.floor(Math.log10(high - low));
+    const lie = (step) => Math.floor(high / step) - Math.ceil(low / step) >= 1;
+    return [5, 4, 2.5, 2, 1, 0.5, 0.4, 0.25, 0.2].map((m) => m * power).find(lie);
   }
 
   function drawOne(id, print = false) {

@@ -1,20 +1,36 @@
 "use strict";
+// Colours of their own for each kind of row, so that none means two things; what has no colour left is grey. Okabe-Ito's
+// on the device, Tol's muted ones on the host. One colour a group on the whole page, the longest first.
+const stepColours = (() => {
+  const COLOURS = { device: ["#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00"],
+    host: ["#332288", "#44AA99", "#DDCC77", "#882255", "#999933", "#AA4499"], launch: ["#59636E", "#98A2AC", "#C3CAD1"],
+    idle: ["#BB5566", "#7A6A3A", "#4A7A6A", "#8A6AAA"] }, REST = "#999999";
+  const totals = new Map(), colours = new Map();
+  for (const script of document.querySelectorAll("script[data-steps]")) {
+    for (const lane of JSON.parse(script.textContent).sides.flatMap((side) => side.lanes)) {
+      lane.busy.forEach((busy, i) => {
+        const key = `${lane.kind} ${lane.groups[lane.group[i]]}`;
+        totals.set(key, (totals.get(key) || 0) + busy);
+      });
+    }
+  }
+  for (const kind of ["host", "launch", "device", "idle"]) {
+    const keys = [...totals.keys()].filter((key) => key.startsWith(`${kind} `)).sort((p, q) => totals.get(q) - totals.get(p));
+    keys.forEach((key, i) => colours.set(key, COLOURS[kind][i] || REST));
+  }
+  return colours;
+})();
 for (const script of document.querySelectorAll("script[data-steps]")) {
   const data = JSON.parse(script.textContent);
   const place = document.getElementById(script.dataset.steps);
   const canvas = place.querySelector("canvas"), at = place.querySelector("output"), legend = place.querySelector(".legend");
   const HEAD = 26, LABEL = 16, BAR = 20, GAP = 7, AXIS = 26;
-  // Colours of their own for each kind of row, so that none means two things; what has no colour left is grey. Okabe-Ito's
-  // on the device, Tol's muted ones on the host.
-  const COLOURS = { device: ["#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00"],
-    host: ["#332288", "#44AA99", "#DDCC77", "#882255", "#999933", "#AA4499"], launch: ["#59636E", "#98A2AC", "#C3CAD1"],
-    idle: ["#BB5566", "#7A6A3A", "#4A7A6A", "#8A6AAA"] }, REST = "#999999";
   const dark = (hex) => [1, 3, 5].reduce((sum, at, i) => sum + parseInt(hex.slice(at, at + 2), 16) * [0.299, 0.587, 0.114][i], 0) < 110;
   const say = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
   const time = (ns) => seconds(ns / 1e9);
 
-  // Rows from top to bottom, each with its bars from left to right; colours by kind, the longest first.
-  const rows = [], heads = [], totals = new Map();
+  // Rows from top to bottom, each with its bars from left to right.
+  const rows = [], heads = [], shown = new Set();
   let high = 0;
   data.sides.forEach((side, index) => {
     heads.push({ y: high, text: side.title });
@@ -23,20 +39,12 @@ for (const script of document.querySelectorAll("script[data-steps]")) {
       const bars = lane.start.map((start, i) => ({ start, end: start + lane.length[i], group: lane.groups[lane.group[i]],
         name: lane.name[i] < 0 ? "" : side.names[lane.name[i]], count: lane.count[i], busy: lane.busy[i] }));
       rows.push({ side: index, kind: lane.kind, title: lane.title, y: high + LABEL, bars });
-      for (const bar of bars) {
-        const key = `${lane.kind} ${bar.group}`;
-        totals.set(key, (totals.get(key) || 0) + bar.busy);
-      }
+      for (const bar of bars) shown.add(`${lane.kind} ${bar.group}`);
       high += LABEL + BAR + GAP;
     }
     high += GAP;
   });
-  const colours = new Map();
-  for (const kind of ["host", "launch", "device", "idle"]) {
-    const keys = [...totals.keys()].filter((key) => key.startsWith(`${kind} `)).sort((p, q) => totals.get(q) - totals.get(p));
-    keys.forEach((key, i) => colours.set(key, COLOURS[kind][i] || REST));
-  }
-  const colour = (row, bar) => colours.get(`${row.kind} ${bar.group}`);
+  const colour = (row, bar) => stepColours.get(`${row.kind} ${bar.group}`);
   const first = Math.min(...rows.flatMap((row) => row.bars.map((bar) => bar.start)));
   const last = Math.max(...rows.flatMap((row) => row.bars.map((bar) => bar.end)));
   const pad = (last - first) * 0.005;
@@ -189,14 +197,14 @@ for (const script of document.querySelectorAll("script[data-steps]")) {
   function off(row, i, t) { const bar = rows[row].bars[i]; return Math.max(bar.start - t, t - bar.end, 0); }
 
   for (const kind of ["device", "host", "launch", "idle"]) {
-    const mine = [...colours].filter(([key]) => key.startsWith(`${kind} `));
+    const mine = [...stepColours].filter(([key]) => shown.has(key) && key.startsWith(`${kind} `));
     if (!mine.length) continue;
     const line = document.createElement("span");
     line.append(`${data.legend[kind]}: `);
-    for (const [key, shown] of mine) {
+    for (const [key, ink] of mine) {
       const item = document.createElement("span"), swatch = document.createElement("span");
       swatch.className = kind === "idle" ? "swatch hatched" : "swatch";
-      swatch.style.backgroundColor = shown;
+      swatch.style.backgroundColor = ink;
       item.append(swatch, key.slice(kind.length + 1));
       line.append(item);
     }

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from profiler.model.diagnosis import CAUSES, Diagnosis, Gap
 from profiler.reports import figures, numbers, wording
-from profiler.reports.breakdown import names, ordered_gaps, rows
+from profiler.reports.breakdown import names, ordered_gaps, rowless, rows
 from profiler.reports.language import said
 from profiler.reports.page import Section, embedded, fragment
 from profiler.reports.sections.timelines import moments_of
@@ -68,6 +68,7 @@ def _panel(gap: Gap, side: tuple[str, str], index: int) -> dict[str, Any]:
         "figure": embedded(figures.waterfall(gap, side) | {"targets": drawn}),
         "described": figures.described(gap, side),
         "from_zero": figures.starts_at_zero(gap),
+        "rowless": rowless(gap),
         "hatched": any(cause.extrapolated for cause in gap.causes),
     }
 

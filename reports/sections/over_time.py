@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -55,13 +56,17 @@ def _panel(topic: str, curves: Sequence[Curve], side: tuple[str, str]) -> dict[s
             f"{name}: {said('share of requests' if curve.x_unit == 'fraction' else 'at')}, {curve.title}"
             for name, curve in named
         ],
-        "rows": [[_cell(curve, index) for _, curve in named] for index in range(_ROWS)],
+        "rows": [list(cells) for cells in zip_longest(*(_cells(curve) for _, curve in named), fillvalue="")],
         "sources": "; ".join(dict.fromkeys(curve.source for curve in curves)),
     }
 
 
-def _cell(curve: Curve, index: int) -> str:
-    """One of a few evenly spaced points of the line."""
-    at = round(index * (len(curve.x) - 1) / (_ROWS - 1))
-    where = numbers.percent(curve.x[at]) if curve.x_unit == "fraction" else numbers.quantity(curve.x[at], curve.x_unit)
-    return f"{where}: {numbers.quantity(curve.y[at], curve.y_unit)}"
+def _cells(curve: Curve) -> list[str]:
+    """A few evenly spaced points of the line, or all where there are no more."""
+    last = len(curve.x) - 1
+    rows = dict.fromkeys(round(index * last / (_ROWS - 1)) for index in range(_ROWS))
+    return [f"{_place(curve, at)}: {numbers.quantity(curve.y[at], curve.y_unit)}" for at in rows]
+
+
+def _place(curve: Curve, at: int) -> str:
+    return numbers.percent(curve.x[at]) if curve.x_unit == "fraction" else numbers.quantity(curve.x[at], curve.x_unit)

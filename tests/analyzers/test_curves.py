@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,20 @@ def test_lines_of_a_run(lab: Lab) -> None:
     assert run.benches[-1].requests is not None
     ttft = samples(run.benches[-1].requests, "ttft")
     assert curves["ttft"].y[49] == pytest.approx(float(np.median(ttft)))
+
+
+def test_few_samples_stand_where_they_were_taken(lab: Lab) -> None:
+    run = lab("few-sequences").a
+    at, clock = np.array([0.0, 0.0, 1.0, 2.0, 3.0]) + 100, np.array([1.0, 3.0, 1.8, 1.7, 1.6]) * 1e9
+    (table, *_) = run.counters
+    empty = np.full(len(at), np.nan)
+    columns = {field.name: empty for field in fields(table) if isinstance(getattr(table, field.name), np.ndarray)}
+    few = replace(table, **(columns | {"clock": at, "sm_clock": clock}))
+    (curve,) = (
+        c for c in curves_of(measure(replace(run, counters=(few,)), run.benches[-1]), "a") if c.topic == "clock"
+    )
+    # Two devices at one moment are one point.
+    assert curve.x == (0.0, 1.0, 2.0, 3.0) and curve.y == pytest.approx((2e9, 1.8e9, 1.7e9, 1.6e9))
 
 
 def test_roles_of_both_runs(lab: Lab) -> None:

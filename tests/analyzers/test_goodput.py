@@ -86,6 +86,12 @@ def test_open_and_closed_loops_are_no_one_curve() -> None:
     document = curves([mixed], SLO)
     assert {p.axis for p in document.runs[0].points} == {"requests in flight", "requests/s"}
     assert any("two curves" in note for note in document.notes)
+    assert any("named by the rate asked for" in note for note in document.notes)
+
+
+def test_one_load_is_not_everywhere() -> None:
+    one, two = sweep("a", {8: 10.0}), sweep("b", {8: 20.0})
+    assert "at equal load, at the only one that was measured" in curves([one, two], {}).headline
 
 
 def sweep(name: str, seconds: dict[int, float]) -> Run:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from profiler import open_run
+from profiler.analyzers.confidence import CLOSE
 from profiler.analyzers.knobs import EFFECTS, NotPredictable
 from profiler.analyzers.limits import limits_of
 from profiler.analyzers.metrics import metrics_of
@@ -20,6 +22,7 @@ from profiler.model.fact import Fact
 from profiler.model.run import Run
 from profiler.store.folder import run_root
 from tests.conftest import Lab
+from tests.strategies import ROOT
 
 VLLM = next(engine for engine in ENGINES if engine.name == "vllm")
 SGLANG = next(engine for engine in ENGINES if engine.name == "sglang")
@@ -190,6 +193,23 @@ def test_knobs_as_the_engine_spells_them(engine: Engine, knob: str, value: int |
     assert next(k for k in engine.knobs if k.name == knob).spelled(value) == typed
 
 
+def test_what_the_replay_misses_is_said_beside_its_prediction() -> None:
+    document = recommend(open_run(ROOT / "examples/runs/simulated-gpu/run-B"), VLLM)
+    missed = [
+        (name, knob.why)
+        for knob in document.recommendations
+        for name, prediction in knob.predicted.items()
+        if abs(document.error[name]) > max(CLOSE, abs(prediction.change))
+    ]
+    assert missed and all(f"in {name}, more than what is predicted of it" in why for name, why in missed)
+
+
+def test_a_price_of_one_side_is_not_that_of_the_other() -> None:
+    graphs = next(knob for knob in VLLM.knobs if knob.name == "cuda_graph")
+    assert (graphs.price(False), graphs.price(True)) == ("takes the compiler away too", "")
+    assert next(knob for knob in VLLM.knobs if knob.name == "micro_batches").price(2) == "hides collectives"
+
+
 def test_every_effect_belongs_to_a_knob_of_an_engine() -> None:
     known = {knob.name for engine in ENGINES for knob in engine.knobs}
     assert set(EFFECTS) <= known
@@ -204,6 +224,22 @@ def test_symptoms_need_their_evidence(lab: Lab) -> None:
     assert "steps run eagerly and wait for launches" in {s.name for s in symptoms_of(eager)}
     calm = {s.name for s in symptoms_of(situation_of(lab("null").a).measured)}
     assert not calm & {"sequences are preempted", "steps run eagerly and wait for launches"}
+
+
+def test_a_burst_in_one_sample_is_no_queue(lab: Lab) -> None:
+    measured = situation_of(lab("few-sequences").b).measured
+    first, *rest = measured.run.snapshots
+    burst = [replace(one, values={**one.values, "waiting_requests": 0.0}) for one in rest]
+    held = "requests wait while steps are at the sequence limit"
+    steps = replace(measured.steps, table=None) if measured.steps is not None else None
+    for snapshots, counters, seen in (
+        ((first, *rest), measured.counters, True),
+        ((first, *burst), measured.counters, False),
+        ((first, *rest), {**measured.counters, "queue_seconds_count": 100.0, "queue_seconds_sum": 1e-3}, False),
+    ):
+        run = replace(measured.run, snapshots=snapshots)
+        one = replace(measured, run=run, counters=counters, steps=steps)
+        assert (held in {symptom.name for symptom in symptoms_of(one)}) == seen
 
 
 def test_no_run_of_the_lab_beats_its_limits(lab: Lab) -> None:

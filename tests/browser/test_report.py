@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports.html import to_html
@@ -63,6 +64,17 @@ def test_the_page_is_never_wider_than_the_window(
     )
     assert max(edges, default=0) <= width
     assert page.complaints == []
+
+
+def test_a_narrow_waterfall_has_a_scale(page: chromium.Page, tmp_path: Path) -> None:
+    pair = documents.pair()
+    first, *rest = pair.gaps
+    # A gap so small that the axis does not begin at zero.
+    small = [replace(cause, gap=cause.gap * 0.19) for cause in first.causes]
+    show(page, replace(pair, gaps=(replace(first, b=first.a + first.gap * 0.19, causes=tuple(small)), *rest)), tmp_path)
+    page.size(400)
+    assert page.evaluate("document.querySelectorAll('#metric-0-figure .xtick').length") >= 2
+    assert page.evaluate("getComputedStyle(document.querySelector('.breakdown th.why')).display") == "none"
 
 
 def test_a_narrow_window_shows_both_runs_evidence_and_hints_at_what_is_beyond_it(

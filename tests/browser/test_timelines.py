@@ -54,6 +54,15 @@ def test_both_runs_are_drawn_in_both_schemes(page: chromium.Page, tmp_path: Path
     assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
 
 
+def test_a_group_has_one_colour_on_the_page(page: chromium.Page, tmp_path: Path) -> None:
+    show(page, documents.pair(), tmp_path)
+    shown = page.evaluate(
+        "[...document.querySelectorAll('.steps .legend > span')].flatMap((line) => [...line.querySelectorAll(':scope > span')]"
+        ".map((item) => [line.firstChild.textContent + item.textContent, item.firstChild.style.backgroundColor]))"
+    )
+    assert len(shown) > len({name for name, _ in shown}) == len({(name, colour) for name, colour in shown})
+
+
 def test_bars_rows_and_zoom_by_keyboard(page: chromium.Page, tmp_path: Path) -> None:
     show(page, documents.pair(), tmp_path)
     page.evaluate(f"{CANVAS}.focus()")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from profiler import __version__
+from profiler.cli import start
 from profiler.cli.main import COMMANDS, cli, main
 from profiler.cli.quantities import GateType, Slo, duration
 from tests.cli.conftest import Invoke
@@ -166,7 +167,64 @@ def test_an_interrupt_exits_with_130(invoke: Invoke, runs: tuple[Path, Path], mo
 
     monkeypatch.setattr("profiler.analyzers.inspection.inspect", interrupted)
     status, _, err = invoke("inspect", runs[0])
-    assert status == 130 and "interrupted" in err and "Traceback" not in err
+    # Nothing was written, and nothing is said of it.
+    assert status == 130 and err.split() == ["interrupted"]
+
+
+def test_an_interrupt_while_it_is_loaded_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def load(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("profiler.cli.main.main", load)
+    with pytest.raises(SystemExit) as left:
+        start.main()
+    assert left.value.code == 130 and capfd.readouterr().err.split() == ["interrupted"]
+
+
+def test_runs_of_one_name_are_told_apart_in_every_document(
+    invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    again = tmp_path / "later" / "run-B"
+    bench(again / "bench.json", 3.0)
+    status, _, err = invoke("diagnose", *runs, again, "--json", tmp_path / "d.json")
+    assert status == 0, err
+    second = [json.loads((tmp_path / name).read_text())["runs"][1]["name"] for name in ("d.json", "d-2.json")]
+    assert second == [f"{tmp_path.name}/run-B", "later/run-B"]
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_read(
+    invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profiler.cli.reading.open_run", pytest.fail)
+    for words in (
+        ("diagnose", *runs, "--html", tmp_path / "no" / "r.html"),
+        ("flamegraph", runs[0], "--out", tmp_path / "no" / "f.html"),
+        ("timeline", runs[0], "--out", tmp_path / "no" / "t.json.gz"),
+    ):
+        status, out, err = invoke(*words)
+        assert (status, out) == (2, "") and f"there is no folder {tmp_path / 'no'}" in err
+
+
+def test_an_empty_result_is_a_part_that_could_not_be_read(invoke: Invoke, runs: tuple[Path, Path]) -> None:
+    lost, silent = runs[0] / "lost.json", runs[1] / "server.log"
+    for file in (lost, silent):
+        file.write_bytes(b"")
+    status, out, _ = invoke("inspect", runs[0])
+    assert status == 3 and "lost.json: the file is empty" in out
+    status, out, err = invoke("inspect", lost)
+    assert (status, out) == (2, "") and "the file is empty" in err
+    status, out, _ = invoke("inspect", runs[1])
+    assert status == 0 and "notes on the files: 2 (-v shows them)" in out and "more" not in out
+
+
+def test_a_difference_is_called_after_the_run_that_was_named_first(
+    invoke: Invoke, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "f.html"
+    assert invoke("flamegraph", runs[1], "--against", runs[0], "--gpu", "--out", out)[0] == 0
+    assert "run-B against run-A" in out.read_text()
 
 
 def test_a_single_file_that_cannot_be_read_is_an_error_and_part_of_a_folder_is_not(
@@ -420,7 +478,10 @@ def test_a_diagnosis_in_chinese(invoke: Invoke, tmp_path: Path) -> None:
     assert invoke("diagnose", runs / "run-A", runs / "run-B", "--lang", "fr")[0] == 2
 
 
-REPORTING = {"check", "diagnose", "flamegraph", "goodput", "inspect", "recommend", "whatif"}
+REPORTING = {
+    "bench", "check", "diagnose", "doctor", "flamegraph", "goodput", "inspect", "recommend", "record", "timeline", "watch",
+    "whatif",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -49,6 +49,9 @@ def test_it_begins_at_the_moment_that_a_report_names(invoke: Invoke, lab: Lab, t
     (step,) = slices(events_of(out), "step")
     assert step["name"].endswith(f" {shown.step}")
     assert invoke("timeline", pair.b.path, "--at", "1s", "--whole", "--out", out)[0] == 2
+    out.unlink()
+    status, _, err = invoke("timeline", pair.b.path, "--at", "99s", "--out", out)
+    assert status == 2 and "ends after" in err and not out.exists()
 
 
 def test_arrows_lead_from_launches_to_kernels(invoke: Invoke, lab: Lab, tmp_path: Path) -> None:

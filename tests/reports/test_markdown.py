@@ -31,6 +31,8 @@ run-A 5,919 tokens/s, run-B 3,778 tokens/s: -2,141 tokens/s (-36.2%; 95%: -2,190
 | unexplained | -6 | 0.3% | – | +0.29 | 1 part could not be told apart |
 | **measured gap** | **-2,141** | **100.0%** | **-2,190 to -2,095** | **+95.74** |  |
 
+Looked for too, with no difference or no evidence of one: communication, memory, speculation, frontend, hardware, workload.
+
 #### Other metrics
 
 | metric | run-A | run-B | gap | relative | 95% interval |  |

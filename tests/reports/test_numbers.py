@@ -7,8 +7,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from profiler.reports import numbers
+from tests.reports import documents
 
 
 @pytest.mark.parametrize(
@@ -62,9 +64,16 @@ def test_shares_and_levels() -> None:
     assert numbers.percent(0.7002) == "70.0%"
     assert numbers.signed_percent(-0.3617) == "-36.2%"
     assert numbers.signed_percent(0.39) == "+39.0%"
+    assert (numbers.signed_percent(23.206), numbers.percent(9.994)) == ("+2,321%", "999.4%")
     assert numbers.percent(None) == "–"
     assert numbers.level("35.4 to 37.0") == "95%: 35.4 to 37.0"
     assert numbers.level("not known") == "not known"
+
+
+def test_the_smaller_of_two_values_keeps_three_digits() -> None:
+    (gap, *_) = documents.pair().gaps
+    scale = numbers.level_scale(replace(gap, unit="s", a=0.05257, b=1.642))
+    assert (scale.full(0.05257), scale.full(1.642)) == ("0.0526 s", "1.6420 s")
 
 
 @given(

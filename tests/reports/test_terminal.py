@@ -13,8 +13,9 @@ from rich.console import Console
 
 from profiler.model.diagnosis import Diagnosis
 from profiler.model.document import DocumentProblem
-from profiler.model.inspection import Inspection
+from profiler.model.inspection import Figure, Inspection
 from profiler.reports.terminal import print_diagnosis, print_inspection
+from profiler.reports.terminal_tables import figures
 from tests.reports import documents
 
 PAIR = """\
@@ -43,6 +44,8 @@ measured gap          -2,141   100.0%   -2,190 to -2,095     +95.74
                seen)
   CUDA Graph   none: both replay 100% of decode steps
   unexplained  1 part could not be told apart
+  Looked for too, with no difference or no evidence of one: communication, memory, speculation,
+  frontend, hardware, workload.
 
 Other metrics
 metric         run-A      run-B         gap   relative
@@ -91,6 +94,8 @@ measured gap               0       –      -41 to 41
   CUDA Graph  not told apart: these runs hold no evidence for it
   scheduling  not told apart: these runs hold no evidence for it
   batching    not told apart: these runs hold no evidence for it
+  Looked for too, with no difference or no evidence of one: communication, memory, speculation,
+  frontend, hardware, workload.
 """
 
 INSPECTION = """\
@@ -171,6 +176,18 @@ def test_a_pair() -> None:
 
 def test_a_null_pair_names_no_winner() -> None:
     assert printed(documents.null_pair()) == NULL_PAIR
+
+
+def test_figures_of_one_name_say_where_they_were_read() -> None:
+    told = [("server.log", 0.013), ("metrics", 0.012)]
+    found = [Figure(section="memory and cache", name="KV cache in use", value=x, unit="fraction", detail="", source=s)
+             for s, x in told]  # fmt: skip
+    console = Console(file=StringIO(), width=100)
+    for rows in (found, found[:1] * 2):
+        console.print(figures(rows, verbose=False))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    assert [text.count(f"from {source}") for source, _ in told] == [1, 1]
 
 
 def test_an_inspection() -> None:
