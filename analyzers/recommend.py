@@ -20,6 +20,7 @@ from profiler.model.recommendation import (
     RECOMMENDATION_SCHEMA,
     WHATIF_SCHEMA,
     Advice,
+    Confidence,
     Limit,
     RecommendationDocument,
     WhatIfDocument,
@@ -140,6 +141,7 @@ def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other
         error=dict(seen.error),
         extrapolated=seen.extrapolated,
         notes=seen.notes,
+        confidence={name: Confidence(*confidence_of(seen, name)) for name in seen.predicted},
     )
 
 
