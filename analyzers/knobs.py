@@ -337,6 +337,8 @@ def _decode_only(player: Player, seconds: float) -> Player:
 
 def _frontend(situation: Situation, value: Value) -> Turned:
     whole(value, "frontend_processes")
+    if situation.measured.device == "cpu":
+        raise NotPredictable("the model runs on the CPU itself: more processes would take cores from it")
     front = situation.player.front
     if not front.first:
         raise NotPredictable("the engine's histograms do not say how much of TTFT lies outside it")
@@ -464,7 +466,7 @@ EFFECTS: Final[Mapping[str, Effect]] = {
         Effect("prefix_cache", "prefix cache", _cache, _always(True),
                "cached prefixes take KV cache; a benchmark must warm or flush it alike on both sides"),
         Effect("kv_tokens", "KV cache", _pool, _larger_pools, "memory that nothing else can use"),
-        Effect("kv_dtype", "width of the KV cache", _narrow_cache, _always("fp8"),
+        Effect("kv_dtype", "width of the KV cache", _narrow_cache, _always("fp8", "fp8_e4m3"),
                "accuracy; and attention takes another time, which is not predicted"),
         Effect("mixed_prefill", "prefill and decode in one step", _mixed, _always(True),
                "decodes no longer stall, steps get longer"),
