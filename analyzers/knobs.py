@@ -340,6 +340,8 @@ def _decode_only(player: Player, seconds: float) -> Player:
 
 def _frontend(situation: Situation, value: Value) -> Turned:
     whole(value, "frontend_processes")
+    if situation.measured.device == "cpu":
+        raise NotPredictable("the model runs on the CPU itself: more processes would take cores from it")
     front = situation.player.front
     if not front.first:
         raise NotPredictable("the engine's histograms do not say how much of TTFT lies outside it")
@@ -352,17 +354,17 @@ def _frontend(situation: Situation, value: Value) -> Turned:
 
 
 # What has to be equal for one run's times to stand for the other's: else they differ by more than the knob.
-_ALIKE: Final = (
+ALIKE: Final = (
     "engine.name", "model.name", "hardware.gpu", "hardware.device", "setting.dtype", "setting.quantization",
     "setting.kv_dtype",
 )  # fmt: skip
-_LAYOUT: Final = (
+LAYOUT: Final = (
     "setting.tensor_parallel", "setting.pipeline_parallel", "setting.data_parallel", "setting.expert_parallel",
 )  # fmt: skip
 ATTENTION: Final[Component] = ("kernel", "attention")
 
 
-def _other_with(situation: Situation, knob: str, value: Value, alike: tuple[str, ...]) -> Player:
+def other_with(situation: Situation, knob: str, value: Value, alike: tuple[str, ...]) -> Player:
     """The other run, where it ran with the value and is like this one in all else that its times depend on."""
     if situation.other is None or situation.shown is None:
         raise NotPredictable(
@@ -382,7 +384,7 @@ def _other_with(situation: Situation, knob: str, value: Value, alike: tuple[str,
 def _attention(situation: Situation, value: Value) -> Turned:
     """The other run's attention kernels at this run's compositions: alone, and with its launches and pauses, which
     another backend may bring along."""
-    other = _other_with(situation, "attention_backend", value, (*_ALIKE, *_LAYOUT))
+    other = other_with(situation, "attention_backend", value, (*ALIKE, *LAYOUT))
     player = situation.player
     if ATTENTION not in player.costs or ATTENTION not in other.costs:
         raise NotPredictable("no trace of both runs shows what attention takes in a step")
@@ -401,14 +403,19 @@ def _layout(knob: str) -> Callable[[Situation, Value], Turned]:
 
     def turn(situation: Situation, value: Value) -> Turned:
         wanted = value if isinstance(value, bool) else whole(value, knob)  # experts are shared, or by so many
-        other = _other_with(situation, knob, wanted, (*_ALIKE, *_LAYOUT, "setting.attention_backend"))
+        other = other_with(situation, knob, wanted, (*ALIKE, *LAYOUT, "setting.attention_backend"))
         pool = other.rules.kv_tokens
         turned = _ruled(situation, kv_tokens=pool if pool is not None else situation.player.rules.kv_tokens)
-        theirs, ours = (m.steps for m in (situation.shown, situation.measured) if m is not None)
-        beyond = theirs is not None and ours is not None and theirs.load.decode.max() < 0.9 * ours.load.decode.max()
-        return Turned(replace(turned.player, costs=other.costs, between=other.between), extrapolated=beyond)
+        changed = replace(turned.player, costs=other.costs, between=other.between)
+        return Turned(changed, extrapolated=beyond(situation))
 
     return turn
+
+
+def beyond(situation: Situation) -> bool:
+    """Whether this run had fuller steps than the one that its times are taken from."""
+    theirs, ours = (m.steps for m in (situation.shown, situation.measured) if m is not None)
+    return theirs is not None and ours is not None and bool(theirs.load.decode.max() < 0.9 * ours.load.decode.max())
 
 
 def _never(reason: str) -> Callable[[Situation, Value], Turned]:
@@ -467,7 +474,7 @@ EFFECTS: Final[Mapping[str, Effect]] = {
         Effect("prefix_cache", "prefix cache", _cache, _always(True),
                "cached prefixes take KV cache; a benchmark must warm or flush it alike on both sides"),
         Effect("kv_tokens", "KV cache", _pool, _larger_pools, "memory that nothing else can use"),
-        Effect("kv_dtype", "width of the KV cache", _narrow_cache, _always("fp8"),
+        Effect("kv_dtype", "width of the KV cache", _narrow_cache, _always("fp8", "fp8_e4m3"),
                "accuracy; and attention takes another time, which is not predicted"),
         Effect("mixed_prefill", "prefill and decode in one step", _mixed, _always(True),
                "decodes no longer stall, steps get longer"),

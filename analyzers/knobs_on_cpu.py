@@ -10,7 +10,18 @@ from typing import Final
 
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.model import UNSPLIT_CPU, Component
-from profiler.analyzers.knobs import EFFECTS, Effect, NotPredictable, Situation, Turned, Value
+from profiler.analyzers.knobs import (
+    ALIKE,
+    EFFECTS,
+    LAYOUT,
+    Effect,
+    NotPredictable,
+    Situation,
+    Turned,
+    Value,
+    beyond,
+    other_with,
+)
 from profiler.analyzers.knobs_captured import CAPTURED
 
 # What a compiler leaves as it is: matrix products and attention are calls of a library before and after.
@@ -46,7 +57,7 @@ def _ignored(situation: Situation, value: Value) -> Turned:
 
 def _compiled(situation: Situation, value: Value) -> Turned:
     """On: nothing is gained, or at most what operators but matrix products and attention, and the pauses between
-    operators, take in an eager step. Off: a compiled run does not show what it would take."""
+    operators, take in an eager step. Off: what another run without it shows; a compiled run does not say it."""
     if not isinstance(value, bool):
         raise NotPredictable(f"compilation is on or off, not {value!r}")
     if situation.measured.device != CPU:
@@ -57,13 +68,27 @@ def _compiled(situation: Situation, value: Value) -> Turned:
     if value is compiled:
         return Turned(situation.player)
     if not value:
-        raise NotPredictable("what the compiler saved is in no trace of a compiled run; one of an eager run bounds it")
+        return _eager(situation)
     player = situation.player
     most = {key: cost for key, cost in player.costs.items() if not _saved(key)}
     if len(most) == len(player.costs):
         raise NotPredictable("no trace with steps says what operators and the pauses between them take in a step")
     fastest = replace(player, costs=most)
     return Turned(fastest, low=player, high=fastest, midway=True, notes=(_BOUNDS,))
+
+
+def _eager(situation: Situation) -> Turned:
+    """The other run's operators and pauses at this run's compositions: alone, and with all else of its steps, which
+    two starts on a busy machine may differ by."""
+    if situation.shown is None:
+        raise NotPredictable("what the compiler saved is in no trace of a compiled run; one of an eager run bounds it")
+    other = other_with(situation, "compile", False, (*ALIKE, *LAYOUT, "setting.attention_backend"))
+    player = situation.player
+    if not any(map(_saved, player.costs)) or not any(map(_saved, other.costs)):
+        raise NotPredictable("no trace of both runs says what operators and the pauses between them take in a step")
+    kept = {key: cost for key, cost in player.costs.items() if not _saved(key)}
+    alone = replace(player, costs=kept | {key: cost for key, cost in other.costs.items() if _saved(key)})
+    return Turned(alone, low=alone, high=replace(player, costs=other.costs), extrapolated=beyond(situation))
 
 
 def _saved(key: Component) -> bool:

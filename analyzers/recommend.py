@@ -20,6 +20,7 @@ from profiler.model.recommendation import (
     RECOMMENDATION_SCHEMA,
     WHATIF_SCHEMA,
     Advice,
+    Confidence,
     Limit,
     RecommendationDocument,
     WhatIfDocument,
@@ -140,6 +141,7 @@ def whatif(run: Run, engine: Engine | None, settings: Mapping[str, Value], other
         error=dict(seen.error),
         extrapolated=seen.extrapolated,
         notes=seen.notes,
+        confidence={name: Confidence(*confidence_of(seen, name)) for name in seen.predicted},
     )
 
 
@@ -309,17 +311,16 @@ def _impossible(slo: Mapping[str, float], limits: Sequence[Limit]) -> str:
 def _advice(situation: Situation, knobs: Mapping[str, Knob], predicted: set[str]) -> tuple[Advice, ...]:
     found = []
     for symptom in symptoms_of(situation.measured):
-        if symptom.knob in predicted:
+        name = next((one for one in symptom.knobs if one in knobs), symptom.knobs[0] if symptom.knobs else None)
+        if name in predicted:
             continue
-        knob = None if symptom.knob is None else knobs.get(symptom.knob)
+        knob = None if name is None else knobs.get(name)
         flag = None
         if knob is not None:
             flag = (
                 knob.spelled(symptom.value) if symptom.value is not None else (knob.flags or knob.settings or ("",))[0]
             )
-        found.append(
-            Advice(symptom=symptom.name, evidence=symptom.evidence, knob=symptom.knob, flag=flag, text=symptom.text)
-        )
+        found.append(Advice(symptom=symptom.name, evidence=symptom.evidence, knob=name, flag=flag, text=symptom.text))
     return tuple(found)
 
 

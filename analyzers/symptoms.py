@@ -19,11 +19,11 @@ from profiler.analyzers.metrics import metrics_of
 
 @dataclass(frozen=True)
 class Symptom:
-    """``knob`` None: no setting of the engine answers it."""
+    """``knobs``: the first that the engine has answers it; empty where no setting does."""
 
     name: str
     evidence: str
-    knob: str | None
+    knobs: tuple[str, ...]
     value: object
     text: str
 
@@ -47,7 +47,7 @@ def _at_the_limit(measured: Measured) -> Symptom | None:
     return Symptom(
         "requests wait while steps are at the sequence limit",
         f"{share:.0%} of the steps at the limit; {waiting}",
-        "max_num_seqs",
+        ("max_num_seqs",),
         None,
         "raise the limit, with captured sizes that cover it",
     )
@@ -61,27 +61,23 @@ def _held_back(measured: Measured) -> Symptom | None:
     )
     if share is None or share > 0.05 or not waiting or usage is None or usage > 0.85:
         return None
-    budget = measured.limits.get("token budget", 0.0)
-    text = (
-        "raise the token budget" if budget > 0.2 else "look for what limits admission: token budget, watermark, policy"
-    )
-    return Symptom(
-        "requests wait although neither the sequence limit nor the KV cache is reached",
-        f"{waiting}; KV cache at most {usage:.0%}",
-        "token_budget",
-        None,
-        text,
-    )
+    name = "requests wait although neither the sequence limit nor the KV cache is reached"
+    evidence = f"{waiting}; KV cache at most {usage:.0%}"
+    if measured.limits.get("token budget", 0.0) > 0.2:
+        return Symptom(name, evidence, ("token_budget",), None, "raise the token budget")
+    text = "admit requests with less caution; look for what else limits admission: token budget, policy"
+    return Symptom(name, evidence, ("admission_caution", "token_budget"), None, text)
 
 
 def _preempting(measured: Measured) -> Symptom | None:
     count, usage = measured.counters.get("preemptions", 0.0), measured.gauges.get("kv_usage_max", 0.0)
-    if count < 1 or usage < 0.9:
+    # One a minute is no harm, say the guides.
+    if usage < 0.9 or count * 60.0 <= max(measured.duration, 60.0):
         return None
     return Symptom(
         "sequences are preempted",
         f"{count:.0f} preemptions; KV cache up to {usage:.0%}",
-        "memory_fraction",
+        ("memory_fraction",),
         None,
         "give the KV cache more memory, store it in 8 bits, or lower the sequence limit",
     )
@@ -97,7 +93,7 @@ def _client_limited(measured: Measured) -> Symptom | None:
     return Symptom(
         "the client does not send enough",
         f"no request ever waited; {idle / account.window_ns:.0%} of the trace has no work",
-        None,
+        (),
         None,
         "raise the load before comparing engines",
     )
@@ -115,7 +111,7 @@ def _eager(measured: Measured) -> Symptom | None:
     return Symptom(
         "steps run eagerly and wait for launches",
         f"{eager:.0%} of the traced steps; {waits:.0%} of the device's time",
-        "cuda_graph",
+        ("cuda_graph",),
         True,
         "let decode steps replay graphs; check what keeps them from it",
     )
@@ -131,7 +127,7 @@ def _host_between(measured: Measured) -> Symptom | None:
     return Symptom(
         "the device waits for the host between steps",
         f"{between / account.window_ns:.0%} of the traced time",
-        "overlap",
+        ("overlap",),
         True,
         "schedule the next step while this one runs",
     )
@@ -152,7 +148,7 @@ def _interference(measured: Measured) -> Symptom | None:
     return Symptom(
         "prefills hold up decodes",
         f"p99 ITL is {ratio:.1f} times the median; steps with prompt tokens take {factor:.1f} times as long",
-        "token_budget",
+        ("token_budget",),
         None,
         "lower the token budget, or let prefills come less often",
     )
@@ -163,13 +159,12 @@ def _outside(measured: Measured) -> Symptom | None:
     ttft = metrics.get("mean_ttft")
     if not ttft or client / ttft < 0.3:
         return None
-    return Symptom(
-        "TTFT passes outside the engine",
-        f"{client:.3g} s of {ttft:.3g} s",
-        "frontend_processes",
-        None,
-        "more processes for HTTP and tokenizing; look at the network",
-    )
+    name, evidence = "TTFT passes outside the engine", f"{client:.3g} s of {ttft:.3g} s"
+    if measured.device == "cpu":  # more processes need cores to spare, say the guides
+        text = "the model, the front end and perhaps the client share the cores: give them their own"
+        return Symptom(name, evidence, (), None, f"{text}; look at the network")
+    text = "more processes for HTTP and tokenizing; look at the network"
+    return Symptom(name, evidence, ("frontend_processes",), None, text)
 
 
 def _no_hits(measured: Measured) -> Symptom | None:
@@ -179,7 +174,7 @@ def _no_hits(measured: Measured) -> Symptom | None:
     return Symptom(
         "the prefix cache is off",
         "setting prefix_cache",
-        "prefix_cache",
+        ("prefix_cache",),
         True,
         "switch it on where prompts share beginnings",
     )

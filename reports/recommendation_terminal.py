@@ -55,6 +55,9 @@ def print_whatif(document: WhatIfDocument, console: Console, verbose: bool) -> N
     for note in document.notes:
         console.print(Text(plain(f"{note[0].upper()}{note[1:]}{said('.')}"), "yellow"))
     console.print(terminal_tables.predictions(document.metrics, document.predicted, verbose))
+    shown = [name for name in document.predicted if verbose or not name.startswith("p")]
+    for line in wording.founded(document.confidence, shown):
+        console.print(Text(plain(line)))
     _error(document.error, console)
 
 

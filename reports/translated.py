@@ -169,7 +169,8 @@ def translated_recommendations(document: RecommendationDocument) -> Recommendati
 
 def translated_whatif(document: WhatIfDocument) -> WhatIfDocument:
     """A prediction; itself in English."""
-    return replace(document, notes=_lines(document.notes))
+    founded = {name: replace(one, reason=said(one.reason)) for name, one in document.confidence.items()}
+    return replace(document, notes=_lines(document.notes), confidence=founded)
 
 
 def _knob(knob: Recommendation) -> Recommendation:

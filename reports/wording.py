@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from profiler.analyzers.metrics import spoken
 from profiler.model.diagnosis import CauseName, Gap, Recommendation
 from profiler.model.inspection import InspectedTrust
+from profiler.model.recommendation import Confidence
 from profiler.reports.language import named, said
 
 NOT_KNOWN: Final = "not known"
@@ -136,6 +137,23 @@ def now(knob: Recommendation) -> str:
     if knob.to is None:
         return said(" ({knob} is {value} now)", knob=knob.knob, value=named(knob.current))
     return said(" (now {value})", value=named(knob.current))
+
+
+def founded(every: Mapping[str, Confidence], shown: Iterable[str]) -> tuple[str, ...]:
+    """How well the predictions of these metrics are founded, a line for those that rest on the same."""
+    lines: dict[Confidence, list[str]] = {}
+    for name in shown:
+        if name in every:
+            lines.setdefault(every[name], []).append(metric(name))
+    return tuple(
+        said(
+            "Confidence {word} ({metrics}): {reason}.",
+            word=said(one.word),
+            metrics=", ".join(names),
+            reason=one.reason,
+        )
+        for one, names in lines.items()
+    )
 
 
 def catalogued(knob: Recommendation) -> str:

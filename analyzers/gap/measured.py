@@ -147,12 +147,17 @@ def measure(run: Run, bench: BenchResult, known: Sequence[DeviceAccount] | None 
     steps = _from_logs(run, bench, counters, mixes_phases(accounts))
     if steps is None:
         steps = _from_trace(run, accounts, bench, counters)
-    settings = {
-        key.removeprefix("setting."): float(fact.value)
-        for key, fact in run.facts.items()
-        if key.startswith("setting.") and isinstance(fact.value, int | float) and not isinstance(fact.value, bool)
-    }
+    settings = _numbers(run, "default.") | _numbers(run, "setting.")
     return Measured(run.name, run, bench, steps, counters, gauges, accounts, device, settings)
+
+
+def _numbers(run: Run, kind: str) -> dict[str, float]:
+    """The facts of one kind that are numbers, by the knob's name."""
+    return {
+        key.removeprefix(kind): float(fact.value)
+        for key, fact in run.facts.items()
+        if key.startswith(kind) and isinstance(fact.value, int | float) and not isinstance(fact.value, bool)
+    }
 
 
 def counters_of(

@@ -209,7 +209,8 @@ def rules_of(measured: Measured) -> Rules:
     waited = prefilling & (load.stalled > 0)
     seen = float(load.weight[beside].sum() + load.weight[waited].sum())
     apart = float(load.weight[waited].sum()) / seen > _APART if seen else False
-    chunked = measured.run.fact("setting.chunked_prefill")
+    stated = measured.run.fact("setting.chunked_prefill")
+    chunked = measured.run.fact("default.chunked_prefill") if stated is None else stated
     budget = settings.get("token_budget")
     pool = settings.get("kv_tokens")
     if pool is None and {"kv_blocks", "kv_block_size"} <= settings.keys():

@@ -15,7 +15,7 @@ from profiler.collectors.json_text import count, string
 from profiler.collectors.openai_api import endpoints
 from profiler.collectors.redaction import redact_text
 from profiler.model.extension import Endpoint, Engine, LogStep
-from profiler.model.knob import Knob
+from profiler.model.knob import Allowed, Knob
 from profiler.model.live import Ask, Identity, Live, ProcessRole
 from profiler.model.metrics import RUNNING_CHANGE
 from profiler.model.steps import StepLabel
@@ -35,7 +35,12 @@ KNOBS: Final = (
     Knob("max_num_seqs", ("--parallel", "-np"), ("parallel", "n_parallel", "np")),
     Knob("token_budget", ("--ubatch-size", "-ub"), ("ubatch_size", "n_ubatch", "ub")),
     Knob("kv_tokens", ("--ctx-size", "-c"), ("ctx_size", "n_ctx", "c")),
-    Knob("kv_dtype", ("--cache-type-k", "-ctk"), ("cache_type_k", "type_k", "ctk")),
+    Knob(
+        "kv_dtype",
+        ("--cache-type-k", "-ctk"),
+        ("cache_type_k", "type_k", "ctk"),
+        allowed=Allowed("f32|f16|bf16|q8_0|q4_0|q4_1|iq4_nl|q5_0|q5_1"),
+    ),
     Knob("prefix_cache", ("--cache-prompt",), ("cache_prompt",)),
     Knob("speculative", ("--spec-type",), ("spec_type",)),
 )

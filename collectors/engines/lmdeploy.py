@@ -17,7 +17,7 @@ from profiler.collectors.json_text import mapping, string
 from profiler.collectors.knob_values import from_fields
 from profiler.collectors.openai_api import endpoints
 from profiler.model.extension import Engine, LogStep
-from profiler.model.knob import Knob
+from profiler.model.knob import Allowed, Knob
 from profiler.model.live import Ask, Identity, Live, ProcessRole
 from profiler.model.steps import StepLabel
 
@@ -52,7 +52,7 @@ KNOBS: Final = (
     Knob("max_model_len", ("--session-len",), ("session_len",)),
     Knob("dtype", ("--dtype",), ("dtype",)),
     Knob("quantization", ("--model-format",), ("model_format",)),
-    Knob("kv_dtype", ("--quant-policy",), ("quant_policy",)),
+    Knob("kv_dtype", ("--quant-policy",), ("quant_policy",), allowed=Allowed("0..")),
     Knob("speculative", ("--speculative-algorithm",), ("speculative_algorithm",)),
 )
 

@@ -265,7 +265,14 @@ ENGINE: Final = Engine(
     host_phases=HOST_PHASES,
     every_step_logged=True,
     knobs=KNOBS,
-    defaults={"overlap": True, "cuda_graph_padding": False},
+    # llmapi/llm_args.py: what holds where neither the command nor the configuration file says otherwise.
+    defaults={
+        "overlap": True,
+        "cuda_graph_padding": False,
+        "chunked_prefill": False,
+        "max_num_seqs": 2048,
+        "token_budget": 8192,
+    },
     step_record=step_record,
     config=config,
     owner="tensorrt_llm",

@@ -32,7 +32,7 @@ _KNOBS: Final = {
     "ep_size": "expert_parallel",
     "max_batch_size": "max_num_seqs",
     "max_num_tokens": "token_budget",
-    "scheduling_policy": "schedule_policy",
+    "scheduling_policy": "admission_caution",
     "kv_cache_percentage": "memory_fraction",
 }
 _REPORT: Final = (b'"world_info"', b'"performance"', b'"request_info"')

@@ -39,7 +39,7 @@ def _numbers(version: str | None) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class Allowed:
     """The values that a setting takes, as they are shown: ``1..`` whole numbers, ``>0.0..1.0`` numbers (``>``: without
-    the lower bound itself), else words between bars (``on|off`` for a switch)."""
+    the lower bound itself; ``0.0..<1.0``: without the upper), else words between bars (``on|off`` for a switch)."""
 
     text: str
 
@@ -50,7 +50,8 @@ class Allowed:
         if not dots:
             return "one of " + ", ".join(self.text.split("|"))
         kind = "numbers" if "." in low + high else "whole numbers"
-        return f"{kind} {'above' if self.text.startswith('>') else 'from'} {low} {f'to {high}' if high else 'on'}"
+        below = f"below {high[1:]}" if high.startswith("<") else f"to {high}"
+        return f"{kind} {'above' if self.text.startswith('>') else 'from'} {low} {below if high else 'on'}"
 
     def takes(self, value: object) -> bool:
         """Whether a value is among them."""
@@ -62,7 +63,8 @@ class Allowed:
         low, _, high = self.text.removeprefix(">").partition("..")
         whole = "." not in low + high
         above = float(low) < value if self.text.startswith(">") else float(low) <= value
-        return above and (not high or value <= float(high)) and (not whole or value == int(value))
+        below = not high or (value < float(high[1:]) if high.startswith("<") else value <= float(high))
+        return above and below and (not whole or value == int(value))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -53,9 +53,16 @@ class RecommendationDocument(msgspec.Struct, frozen=True, kw_only=True):
     without_effect: dict[str, str] = {}
 
 
+class Confidence(msgspec.Struct, frozen=True):
+    """How well a prediction is founded, and what lowers it most (or what it rests on)."""
+
+    word: Literal["high", "medium", "low"]
+    reason: str
+
+
 class WhatIfDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The metrics of one run under other settings. ``predicted`` are relative changes with 95% intervals, and
-    ``notes`` say how they are meant."""
+    ``notes`` say how they are meant; ``confidence`` is how well each is founded."""
 
     schema: str
     run: str
@@ -67,3 +74,4 @@ class WhatIfDocument(msgspec.Struct, frozen=True, kw_only=True):
     error: dict[str, float]
     extrapolated: bool
     notes: tuple[str, ...] = ()
+    confidence: dict[str, Confidence] = {}

@@ -58,6 +58,26 @@ def test_what_a_compiled_run_can_not_tell_is_refused() -> None:
     with pytest.raises(NotPredictable, match="compiled run"):
         outlook(compiled, {"cuda_graph": False})
     assert outlook(compiled, {"cuda_graph": True}).predicted["mean_tpot"].change == 0
+
+
+def test_what_an_eager_run_shows_is_what_a_compiled_one_would_take() -> None:
+    eager, compiled = run("eager"), run("compiled")
+    found = outlook(situation_of(compiled, eager, engine=VLLM), {"cuda_graph": False})
+    before, after = metrics_of(compiled.benches[-1]), metrics_of(eager.benches[-1])
+    for metric in ("output_throughput", "mean_tpot"):  # the pair's TTFT is of another load on the machine
+        low, high = found.predicted[metric].interval
+        assert low <= after[metric] / before[metric] - 1.0 <= high
+    assert found.bounded and found.predicted["mean_tpot"].change > 0 > found.predicted["output_throughput"].change
+
+
+def test_another_run_has_to_be_eager_and_alike() -> None:
+    eager, compiled = run("eager"), run("compiled")
+    with pytest.raises(NotPredictable, match="the other run's compile is True"):
+        outlook(situation_of(compiled, compiled, engine=VLLM), {"cuda_graph": False})
+    name = replace(eager.facts["model.name"], value="another")
+    other = replace(eager, facts={**eager.facts, "model.name": name})
+    with pytest.raises(NotPredictable, match="differ in name"):
+        outlook(situation_of(compiled, other, engine=VLLM), {"cuda_graph": False})
     eager = situation("eager")
     unknown = {key: fact for key, fact in eager.measured.run.facts.items() if key != "setting.compile"}
     measured = replace(eager.measured, run=replace(eager.measured.run, facts=unknown))

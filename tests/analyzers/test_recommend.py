@@ -242,6 +242,50 @@ def test_a_burst_in_one_sample_is_no_queue(lab: Lab) -> None:
         assert (held in {symptom.name for symptom in symptoms_of(one)}) == seen
 
 
+def test_rare_preemptions_are_no_symptom(lab: Lab) -> None:
+    """One a minute is no harm, says the guide of SGLang; vLLM's speaks of frequent ones."""
+    small = situation_of(lab("small-kv").b).measured
+    for count, shown in ((1.0, False), (max(small.duration / 60.0, 1.0) + 1.0, True)):
+        names = {one.name for one in symptoms_of(replace(small, counters={"preemptions": count}))}
+        assert ("sequences are preempted" in names) == shown
+
+
+def test_requests_that_only_caution_holds_back_name_what_admits_them(lab: Lab) -> None:
+    calm = situation_of(lab("null").a).measured
+    waiting = replace(
+        calm, gauges={"waiting_requests_max": 3.0, "kv_usage_max": 0.5}, settings={"max_num_seqs": 10_000.0}
+    )
+    found = next(one for one in symptoms_of(waiting) if one.name.startswith("requests wait although"))
+    assert found.knobs == ("admission_caution", "token_budget")
+    known = {engine.name: {knob.name for knob in engine.knobs} for engine in ENGINES}
+    named = {name: next(one for one in found.knobs if one in known[name]) for name in ("vllm", "sglang", "trtllm")}
+    assert named == {"vllm": "token_budget", "sglang": "admission_caution", "trtllm": "admission_caution"}
+
+
+def test_what_an_engine_does_by_default_is_played_where_no_setting_says_otherwise(lab: Lab) -> None:
+    run = lab("null").a
+    kept = {
+        key: fact
+        for key, fact in run.facts.items()
+        if key.rpartition(".")[2] not in ("chunked_prefill", "token_budget")
+    }
+    fact = run.facts["setting.token_budget"]
+    defaults = {"default.chunked_prefill": replace(fact, value=False), "default.token_budget": replace(fact, value=777)}
+    rules = situation_of(replace(run, facts=kept | defaults)).player.rules
+    assert not rules.chunked and rules.budget == 777
+    stated = kept | defaults | {"setting.token_budget": fact}
+    assert situation_of(replace(run, facts=stated)).player.rules.budget == fact.value
+
+
+def test_a_whatif_is_as_confident_as_the_recommendation(lab: Lab) -> None:
+    run = lab("few-sequences").b
+    row = next(one for one in recommend(run, VLLM).recommendations if one.knob == "max_num_seqs")
+    document = whatif(run, VLLM, {"max_num_seqs": int(row.to or 0)})
+    assert document.confidence.keys() == document.predicted.keys()
+    found = document.confidence["output_throughput"]
+    assert (found.word, found.reason) == (row.confidence, row.confidence_reason)
+
+
 def test_no_run_of_the_lab_beats_its_limits(lab: Lab) -> None:
     for case in ("few-sequences", "small-kv", "slow-gemm"):
         for run in (lab(case).a, lab(case).b):

@@ -55,6 +55,8 @@ def test_an_engine_s_own_flag_is_understood(invoke: Invoke, runs: tuple[Path, Pa
     spelled = invoke("whatif", runs[0], "--set", "--max-num-seqs=16", "--json", "-")
     assert shared[:2] == spelled[:2]
     assert json.loads(shared[1])["typed"] == {"max_num_seqs": "--max-num-seqs 16"}
+    _, shown, _ = invoke("whatif", runs[0], "--set", "max_num_seqs=16")
+    assert f"Confidence {json.loads(shared[1])['confidence']['mean_tpot']['word']} (" in shown
 
 
 @pytest.mark.parametrize(("words", "text"), [

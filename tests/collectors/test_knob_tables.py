@@ -85,6 +85,25 @@ def test_a_version_has_its_own_flag_and_default(
     assert set(found.at(version).flags) == set(found.flags)
 
 
+@pytest.mark.parametrize(
+    ("engine", "name", "taken", "refused"),
+    [
+        ("vllm", "kv_dtype", "fp8", "q8_0"), ("sglang", "kv_dtype", "fp8_e4m3", "fp8"), ("llamacpp", "kv_dtype", "q8_0", "fp8"),
+        ("sglang", "schedule_policy", "hrrn", "sjf"), ("trtllm", "admission_caution", "MAX_UTILIZATION", "fcfs"),
+    ],
+)  # fmt: skip
+def test_an_engine_takes_its_own_words(engine: str, name: str, taken: str, refused: str) -> None:
+    found = next(one for known in ENGINES if known.name == engine for one in known.knobs if one.name == name)
+    assert found.allowed is not None and found.allowed.takes(taken) and not found.allowed.takes(refused)
+
+
+def test_defaults_that_decide_how_a_run_is_read_are_those_of_the_table() -> None:
+    for engine in ENGINES:
+        for name, value in engine.defaults.items():
+            shown = ("on" if value else "off") if isinstance(value, bool) else str(value)
+            assert next(one for one in engine.knobs if one.name == name).default("99.0") == shown, (engine.name, name)
+
+
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 def test_a_bound_of_two_numbers_holds_for_all_that_begin_so(minor: int, bound: int, patch: int) -> None:
     version = f"0.{minor}.{patch}"
@@ -99,6 +118,8 @@ def test_a_bound_of_two_numbers_holds_for_all_that_begin_so(minor: int, bound: i
         ("1..", (1, 7, 8.0), (0, -1, 1.5, True, "x"), "whole numbers from 1 on"),
         (">0.0..1.0", (0.1, 1, 1.0), (0, 0.0, 1.01), "numbers above 0.0 to 1.0"),
         ("0.0..1.0", (0, 0.5, 1), (-0.1, 2), "numbers from 0.0 to 1.0"),
+        ("0.0..<1.0", (0, 0.99), (1, 1.0, -0.1), "numbers from 0.0 below 1.0"),
+        ("-1..", (-1, 0, 4096), (-2, 0.5), "whole numbers from -1 on"),
         ("on|off", (True, False), (1, "yes"), "one of on, off"),
         ("fcfs|priority", ("fcfs",), ("lpm", True), "one of fcfs, priority"),
     ],
