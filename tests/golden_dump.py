@@ -165,10 +165,11 @@ def _log(log: EngineLog) -> dict[str, Value]:
 
 def _columns(table: object, without: tuple[str, ...] = ()) -> dict[str, Value]:
     """Rows, and of each column how many values are known and their sum."""
-    names = [f.name for f in fields(table) if f.name not in without]  # type: ignore[arg-type]
+    held = {f.name: getattr(table, f.name) for f in fields(table) if f.name not in without}  # type: ignore[arg-type]
+    links = held.pop("links", {})
     found: dict[str, Value] = {}
-    for name in names:
-        column = np.asarray(getattr(table, name), np.float64)
+    for name, values in (held | links).items():
+        column = np.asarray(values, np.float64)
         known = column[np.isfinite(column) & ((column != -1) | (not isinstance(table, StepTable)))]
         if len(known):
             found[name] = [len(known), _plain(float(known.sum()))]
