@@ -185,7 +185,7 @@ def _source(measured: Measured, kind: str) -> str:
         return measured.traced.trace if measured.traced is not None else "no trace"
     if kind == "fitted":
         # A mean over the load's steps, which are more than those of the trace and were not slowed by a profiler.
-        return f"{measured.traced.trace}, fitted to all steps" if measured.traced is not None else "no trace"
+        return f"{measured.traced.trace} (fitted to all steps)" if measured.traced is not None else "no trace"
     if kind == "steps":
         return measured.steps.source if measured.steps is not None else "no steps"
     if kind == "metrics":

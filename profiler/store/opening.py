@@ -129,7 +129,9 @@ class _Reader:
             self.states.append(identity)
             taken = self.remembered.of(identity)
             if not size:
-                return FileRecord(name, "unreadable", 0, False, (_empty(name),)), Reading()
+                problem = _empty(name)
+                kind = "unreadable" if problem.severity == "error" else "unknown"
+                return FileRecord(name, kind, 0, False, (problem,)), Reading()
             if taken is None:
                 taken = self.formats.surest(source.head(), name)
                 if taken is None:

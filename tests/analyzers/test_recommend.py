@@ -252,8 +252,13 @@ def test_rare_preemptions_are_no_symptom(lab: Lab) -> None:
 
 def test_requests_that_only_caution_holds_back_name_what_admits_them(lab: Lab) -> None:
     calm = situation_of(lab("null").a).measured
+    queued = [replace(one, values={**one.values, "waiting_requests": 3.0}) for one in calm.run.snapshots]
     waiting = replace(
-        calm, gauges={"waiting_requests_max": 3.0, "kv_usage_max": 0.5}, settings={"max_num_seqs": 10_000.0}
+        calm,
+        run=replace(calm.run, snapshots=tuple(queued)),
+        counters={},
+        gauges={"waiting_requests_max": 3.0, "kv_usage_max": 0.5},
+        settings={"max_num_seqs": 10_000.0},
     )
     found = next(one for one in symptoms_of(waiting) if one.name.startswith("requests wait although"))
     assert found.knobs == ("admission_caution", "token_budget")
