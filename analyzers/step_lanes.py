@@ -163,7 +163,7 @@ def _idle(part: Excerpt, names: Names) -> Lane | None:
     gaps = waits(part.view, part.start, part.end)
     starts = np.array([gap.start for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)
-    found = [gap.largest for gap in gaps]
+    found = [gap.told for gap in gaps]
     title = "between operators" if part.view.device == CPU else "why the device waited"
     return _bars("idle", title, part, part.start, starts, ends, found, found, names)
 

@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 
 from profiler.analyzers.device_view import DeviceView
-from profiler.analyzers.idle import Gaps
+from profiler.analyzers.idle import BETWEEN_PREFIX, Gaps
 from profiler.model.requests import Ints
 
 _UNKNOWN: Final = "not known"
+_NOTABLE: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,16 @@ class Wait:
     def largest(self) -> str:
         """The cause that filled most of it."""
         return max(self.causes, key=lambda cause: self.causes[cause])
+
+    @property
+    def told(self) -> str:
+        """Every cause that filled a notable share of it, largest first."""
+        whole = sum(self.causes.values())
+        order = sorted(self.causes, key=lambda cause: -self.causes[cause])
+        shown = [cause for cause in order if self.causes[cause] >= _NOTABLE * whole]
+        if len(shown) > 1 and all(cause.startswith(BETWEEN_PREFIX) for cause in shown):
+            return BETWEEN_PREFIX + ", ".join(cause.removeprefix(BETWEEN_PREFIX) for cause in shown)
+        return ", ".join(shown)
 
 
 def waits(view: DeviceView, start: int, end: int) -> list[Wait]:

@@ -92,12 +92,3 @@ def _json(lines: list[go.Scatter], across: str, up: str) -> dict[str, Any]:
         },
     )
     return drawn_json(figure)
-
-
-def _axis(title: str) -> dict[str, Any]:
-    return {
-        "automargin": True,
-        "zeroline": False,
-        "rangemode": "tozero",
-        "title": {"text": said(title), "standoff": 8},
-    }
