@@ -75,20 +75,14 @@ def _line(index: int, name: str, xs: list[Any], ys: list[Any]) -> go.Scatter:
 
 def _json(lines: list[go.Scatter], across: str, up: str) -> dict[str, Any]:
     figure = go.Figure(lines, layout={"template": "none"})
-    figure.update_layout(
-        height=_HEIGHT,
-        **LEGEND_ABOVE,
-        xaxis={
-            "automargin": True,
-            "zeroline": False,
-            "rangemode": "tozero",
-            "title": {"text": said(across), "standoff": 8},
-        },
-        yaxis={
-            "automargin": True,
-            "zeroline": False,
-            "rangemode": "tozero",
-            "title": {"text": said(up), "standoff": 8},
-        },
-    )
+    figure.update_layout(height=_HEIGHT, **LEGEND_ABOVE, xaxis=_axis(across), yaxis=_axis(up))
     return drawn_json(figure)
+
+
+def _axis(title: str) -> dict[str, Any]:
+    return {
+        "automargin": True,
+        "zeroline": False,
+        "rangemode": "tozero",
+        "title": {"text": said(title), "standoff": 8},
+    }
