@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from profiler.analyzers.causes import CAUSES
 from profiler.analyzers.metrics import spoken
-from profiler.model.diagnosis import FairnessRule, Gap, RunSummary, Verdict, Winner
+from profiler.model.diagnosis import Cause, FairnessRule, Gap, RunSummary, Verdict, Winner
 
 # In a sentence a cause's title is a common noun, but for a name.
 TITLES = {kind.name: kind.title if "CUDA" in kind.title else kind.title.lower() for kind in CAUSES}
@@ -115,13 +115,17 @@ def _why(gap: Gap, missing: Sequence[str]) -> str:
     rows = [row for row in gap.causes if row.share is not None and row.share >= 0.1]
     parts = []
     for row in rows[:3]:
-        certain = row.interval is not None and not row.interval[0] <= 0.0 <= row.interval[1]
-        hedge = "" if certain else " (its interval holds zero)"
+        hedge = "" if _certain(row) else " (its interval holds zero)"
         parts.append(f"{row.share:.0%} of the gap is {TITLES[row.cause]}{hedge}: {row.summary}.")
-    against = [(row, -row.share) for row in gap.causes if row.share is not None and row.share <= -0.1]
+    against = [(row, -row.share) for row in gap.causes if row.share is not None and row.share <= -0.1 and _certain(row)]
     for row, share in against[:2]:
         parts.append(f"Against it, {TITLES[row.cause]} takes back {share:.0%} of the gap: {row.summary}.")
     if gap.unexplained.share is not None and abs(gap.unexplained.share) >= 0.1:
         why = f": {missing[-1]}" if missing and abs(gap.unexplained.share) >= _MOST else ""
         parts.append(f"{gap.unexplained.share:.0%} is unexplained{why}.")
     return " ".join(parts)
+
+
+def _certain(row: Cause) -> bool:
+    """Whether its interval leaves zero out."""
+    return row.interval is not None and not row.interval[0] <= 0.0 <= row.interval[1]
