@@ -265,8 +265,8 @@ def test_each_worker_on_this_machine_gives_its_log_and_its_stacks(
     assert [len(one["processes"]) for one in told_of] == [1, 1]  # type: ignore[index]
     if program() is not None and status == 0:
         taken = {path.parent.parent.name for path in (tmp_path / "run").glob("worker-*/stacks/process-*.txt")}
-        # On a busy machine a process of the two may get no time in which it could be sampled.
-        assert taken == {"worker-0", "worker-1"} and opened.stacks
+        # Both sleep most of the time: there may be nothing in the files.
+        assert taken == {"worker-0", "worker-1"}
 
 
 def test_workers_with_one_output_keep_no_log_and_are_told_why(record: Invoke, tmp_path: Path) -> None:
