@@ -108,7 +108,10 @@ def belongs_of(run: Run, account: DeviceAccount) -> TrustCheck | None:
 
 def _layers(run: Run, account: DeviceAccount) -> tuple[bool, str] | None:
     stated = run.fact("model.num_layers")
-    if not isinstance(stated, int) or stated <= 0 or not account.layers or run.fact("setting.pipeline_parallel"):
+    if not isinstance(stated, int) or stated <= 0 or not account.layers:
+        return None
+    # A rank of a pipeline has some of the layers, and a draft model has its own.
+    if run.fact("setting.pipeline_parallel") not in (None, 1) or run.fact("setting.speculative") is not None:
         return None
     # Not every layer of a hybrid model has attention, of which the layers are told: then one in so many has.
     return stated % account.layers == 0, f"its steps show {account.layers} layers and the model has {stated}"
