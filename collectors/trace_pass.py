@@ -167,6 +167,8 @@ class TracePass:
         if traced and level.tokens_per_second:
             told["toll"] = round(level.tokens_per_second / traced, 3)
         problems = [session.problem] if session.problem else []
+        if level.running and level.tokens_per_second is None:
+            problems.append("trace: the profiler's toll is not known: the measured pass was too short for two scrapes")
         files, lacking = self._fetch(control, since, told)
         return self._traced(told, problems + lacking, files, (level.tokens_per_second, traced))
 

@@ -400,7 +400,8 @@ class _Run:
             if math.isnan(self.first[request]):
                 self.first[request] = first
             if finished:
-                self.last[request] = last
+                # The end of a response may be held up by less than its beginning; it never overtakes it.
+                self.last[request] = max(last, self.first[request])
                 if self._demand.arrival is None and (self._front.turn >= 0.0 or not self._rules.lag):
                     self._send(max(last + self._front.turn, at))
 

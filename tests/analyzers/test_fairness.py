@@ -144,6 +144,18 @@ def bursting() -> RequestTable:
     return table(itl=gaps)
 
 
+@pytest.mark.parametrize(("pace", "status"), [(0.0101, "fail"), (0.0012, "unknown")])
+def test_a_late_client_is_told_from_a_fast_engine_by_the_engines_own_pace(pace: float, status: str) -> None:
+    """Where more than half of the chunks came in bursts, the client's median gap is none of the engine's."""
+    gaps = np.zeros(N * 49)
+    gaps[::20] = 0.2
+    told = tuple(scrape(at, itl_seconds_sum=at * pace * N * 49, itl_seconds_count=at * N * 49) for at in (0, 1))
+    even, late = run(snapshots=told), run("run-B", result=bench(requests=table(itl=gaps)), snapshots=told)
+    found = answer("even_delivery", even, late)
+    assert found.status == status, found
+    assert answer("even_delivery", replace(even, snapshots=()), replace(late, snapshots=())).status == "unknown"
+
+
 @pytest.mark.parametrize("rule", FAILS)
 def test_one_planted_difference_fails_its_rule_and_equal_runs_do_not(rule: str) -> None:
     severity, changed = FAILS[rule]

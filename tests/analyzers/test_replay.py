@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analyzers.gap.replay import Demand, Replayed, Rules, StepCost, replay
+from profiler.analyzers.gap.replay import Demand, Front, Replayed, Rules, StepCost, replay
 
 # 10 ms a step, 0.1 ms a prompt token, 1 ms a sequence in decode (its token counts as one, too).
 STEP = StepCost(0.010, 0.0, 0.0009, ((0.0, 0.0001),))
@@ -113,6 +113,20 @@ def test_every_request_is_served_whatever_the_rules(
     checked(found, requests)
     # The same again.
     assert replay(requests, rules, STEP).metrics() == found.metrics()
+
+
+seconds_drawn = st.floats(0.0, 0.5)
+fronts_drawn = st.builds(Front, seconds_drawn, seconds_drawn, st.floats(-0.02, 0.2))
+
+
+@given(requests_drawn, rules_drawn, st.integers(1, 8), fronts_drawn)
+def test_no_response_ends_before_it_began_however_late_the_client_is(
+    rows: list[tuple[int, int]], rules: Rules, concurrency: int, front: Front
+) -> None:
+    """As where the client's first tokens were held up for longer than the quicker engine's whole response takes."""
+    found = replay(demand(rows, concurrency), rules, STEP, front=front)
+    assert (found.ttft > 0).all() and (found.e2e >= found.ttft).all()
+    assert all(value >= 0 for value in found.metrics().values())
 
 
 @given(requests_drawn, rules_drawn, st.floats(0.0, 0.2))

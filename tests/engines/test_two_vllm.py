@@ -16,7 +16,7 @@ from tests.engines.round_robin import router
 from tests.engines.servers import PROGRAM, Running, profiler
 
 pytestmark = pytest.mark.engines
-REQUESTS, TOKENS = 120, 32
+REQUESTS, TOKENS = 400, 32
 
 
 def test_two_servers_that_differ_in_one_flag_are_told_apart_by_it(vllm: Running, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_two_servers_that_differ_in_one_flag_are_told_apart_by_it(vllm: Running,
     few = tmp_path / "few"
     few.mkdir()
     load = [
-        *PROGRAM, "bench", "--out", "{run}", "--concurrency", "16", "--requests", 160, "--input-tokens", "32",
+        *PROGRAM, "bench", "--out", "{run}", "--concurrency", "16", "--requests", 320, "--input-tokens", "32",
         "--output-tokens", TOKENS, "--vocabulary", "250", "--url",
     ]  # fmt: skip
     with vllm_server(vllm.python, vllm.model, few, "server.log", {}, sequences=2) as second:

@@ -36,14 +36,14 @@ def test_a_measured_pass_and_a_traced_one_make_a_run(vllm: Running, tmp_path: Pa
     bench = [
         vllm.python.with_name("vllm"), "bench", "serve", "--base-url", vllm.url, "--model", "tiny", "--tokenizer",
         vllm.model, "--dataset-name", "random", "--random-input-len", "64", "--random-output-len", "32",
-        "--num-prompts", "200", "--max-concurrency", "8", "--ignore-eos", "--save-result", "--save-detailed",
+        "--num-prompts", "400", "--max-concurrency", "8", "--ignore-eos", "--save-result", "--save-detailed",
         "--result-dir", "{run}", "--result-filename", "bench.json",
     ]  # fmt: skip
     done = profiler("record", "--url", vllm.url, "--out", tmp_path / "run", "--profile", "--", *bench)
     assert done.returncode == 0, done.stderr
     run = open_run(tmp_path / "run")
     assert run.fact("engine.version") == "0.32.0" and run.fact("setting.max_num_seqs") == 16
-    assert len(run.benches) == 1 and run.benches[0].completed == 200
+    assert len(run.benches) == 1 and run.benches[0].completed == 400
     assert len(run.traces) == 1 and len(run.snapshots) >= 3
     told = json.loads((tmp_path / "run" / "run.json").read_text())["recording"]
     assert told["state"] == "done" and told["trace"]["toll"] > 0
@@ -59,14 +59,15 @@ def test_a_measured_pass_and_a_traced_one_make_a_run(vllm: Running, tmp_path: Pa
 
 def test_the_profiler_is_free_again_after_a_termination(vllm: Running, tmp_path: Path) -> None:
     before = set(vllm.traces.glob("*.pt.trace.json*"))
+    log = vllm.traces.parent / "server.log"
+    logged = log.stat().st_size
     words = ["record", "--url", vllm.url, "--out", str(tmp_path / "a"), "--profile", "--trace-steps", "1000"]
     process = subprocess.Popen(
         [*PROGRAM, *words, "--trace-seconds", "60s", "--", *load(vllm.url, 300)],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120
-    log = vllm.traces.parent / "server.log"
-    while "POST /start_profile" not in log.read_text()[-20000:] and time.monotonic() < deadline:
+    while b"POST /start_profile" not in log.read_bytes()[logged:] and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=120)[1]
