@@ -88,9 +88,7 @@ def _even_delivery(a: Side, b: Side) -> Finding:
     shown = pair("chunks within 1 ms of the one before", (shares[0], shares[1]), "fraction")
     # Where a step takes no longer than that, chunks in a row are no burst. A client that is late says nothing of that.
     own = [side.first_token("itl_seconds") for side in (a, b)]
-    paces = [
-        float(np.median(table.itl)) if told is None else told[0] for table, told in zip(records, own, strict=True)
-    ]
+    paces = [float(np.median(table.itl)) if told is None else told[0] for table, told in zip(records, own, strict=True)]
     if min(paces) < 2 * BURST:
         return unknown(
             "tokens come every millisecond or two: a burst can't be told from the engine's own pace",
