@@ -89,7 +89,7 @@ def diagnose(
         for metric in wanted
     )
     rules = fairness.check(run_a, run_b, bench_a, bench_b, known=traced.accounts)
-    runs = summary_of(run_a, values[0]), summary_of(run_b, values[1])
+    runs = summary_of(run_a, values[0], len(repeats[0])), summary_of(run_b, values[1], len(repeats[1]))
     missing = (*_missing(view), *_unsplit(a, b, profilers_agree(a, b)), *untrusted)
     return Diagnosis(
         schema=SCHEMA,

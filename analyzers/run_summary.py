@@ -11,8 +11,8 @@ from profiler.model.problem import Problem
 from profiler.model.run import Run
 
 
-def summary_of(run: Run, values: Mapping[str, float]) -> RunSummary:
-    """A run as the documents name it, with its metrics."""
+def summary_of(run: Run, values: Mapping[str, float], repeats: int = 1) -> RunSummary:
+    """A run as the documents name it, with its metrics and the number of results of their load."""
     facts = {key: str(fact.value) for key, fact in sorted(run.facts.items()) if key != "engine.command"}
     return RunSummary(
         name=run.name,
@@ -21,6 +21,7 @@ def summary_of(run: Run, values: Mapping[str, float]) -> RunSummary:
         metrics=dict(values),
         facts=facts,
         simulated=run.fact("simulated") is True,
+        repeats=repeats,
     )
 
 

@@ -21,6 +21,7 @@ from profiler.analyzers.repeats import log_values, repeats_of, typical
 from profiler.analyzers.run_summary import problems_of, summary_of
 from profiler.analyzers.verdict import verdict_of, winner_of
 from profiler.model.diagnosis import SCHEMA, Additive, Diagnosis, FairnessRule, Gap, Unexplained
+from profiler.model.requests import BenchResult
 from profiler.model.run import Run
 from profiler.store.documents import StoredBaseline
 
@@ -42,6 +43,7 @@ def against(stored: StoredBaseline, run: Run, metrics: Sequence[str] = DEFAULT_M
     missing = [_told(stored, name)]
     method: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    repeats_b: tuple[BenchResult, ...] = ()
     if bench_b is None:
         missing.append(f"{run.name} holds no benchmark result: its throughput and latencies are not known")
     else:
@@ -67,7 +69,7 @@ def against(stored: StoredBaseline, run: Run, metrics: Sequence[str] = DEFAULT_M
     bare = without_records(before)
     olds = Side(before, bench_a), Side(bare, bare.benches[before.benches.index(bench_a)])
     rules = tuple(_judged(rule, *olds, newer) for rule in RULES)
-    runs = summary_of(before, values_a), summary_of(run, values_b)
+    runs = summary_of(before, values_a, len(repeats_a)), summary_of(run, values_b, max(len(repeats_b), 1))
     return Diagnosis(
         schema=SCHEMA,
         runs=runs,

@@ -97,8 +97,15 @@ def _described(gap: Gap, runs: tuple[RunSummary, RunSummary]) -> str:
     text = f"{names[1]} serves {gap.b:,.1f} output tokens/s where {names[0]} serves {gap.a:,.1f}{relative}"
     if gap.interval is not None and gap.a and gap.winner is not None:
         low, high = sorted(abs(bound / gap.a) for bound in gap.interval)
-        text += f" (95%: {low:.1%} to {high:.1%})"
+        text += f" (95%: {low:.1%} to {high:.1%}{_repeated(runs)})"
     return text + "."
+
+
+def _repeated(runs: tuple[RunSummary, RunSummary]) -> str:
+    counts = [run.repeats for run in runs]
+    if max(counts) < 2:
+        return ""
+    return f"; {counts[0]} repeats each" if counts[0] == counts[1] else f"; repeats: {counts[0]} and {counts[1]}"
 
 
 def _title(run: RunSummary) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.analyzers.causes.kind import CauseKind
-from profiler.analyzers.gap.ledger import LATER
+from profiler.analyzers.gap.ledger import COVERED, DEVICE, LATER
 from profiler.analyzers.gap.view import View, both, evidence
 from profiler.model.diagnosis import Evidence
 
@@ -30,6 +30,8 @@ def _summary(view: View, amount: float) -> str:
     text = f"graphs replay {replayed[0]:.0%} of {a}'s traced kernels and {replayed[1]:.0%} of {b}'s"
     if abs(view.parts.get(("scheduling", LATER), 0.0)) > abs(amount):
         return f"{text}; launches come later and take no longer: counted as scheduling"
+    if abs(sum(view.parts.get((cause, COVERED), 0.0) for cause in DEVICE)) > abs(amount):
+        return f"{text}; how long launches are waited for follows from how long kernels take: counted as theirs"
     if amount and not view.by_chance("cuda_graph"):
         return f"{text}; the rest waits for launches one by one"
     late = view.per_step("cuda_graph")

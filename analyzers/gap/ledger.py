@@ -16,6 +16,9 @@ UNEXPLAINED: Final = "unexplained"
 # Parts that count as another cause than the idle time they are made of.
 HELD: Final = "idle while launches hold the host"
 LATER: Final = "launches that come later"
+COVERED: Final = "idle time that kernels cover"
+# The causes of what takes longer on the device itself.
+DEVICE: Final = ("kernel", "communication")
 
 
 @dataclass
@@ -141,6 +144,7 @@ def book(ledger: Ledger, part: Split, context: Context, *, per_token: bool = Fal
             rates.add("cuda_graph", HELD, launches, 0.0)
         if later:
             rates.add("scheduling", LATER, later, 0.0)
+    cover(rates, part.launching)
     if context.follows_pace():
         shifted = _follow(shifted, rates)
     for booked in (shifted, rates):
@@ -231,6 +235,24 @@ def launches_share(part: Split) -> float:
 
 def _idle(part: Split, cause: str) -> float:
     return sum(amount for key, amount in part.rates.items() if key[0] == cause)
+
+
+def cover(ledger: Ledger, launching: float) -> None:
+    """Book a change in the time until launches within steps as that of what runs on the device, where this changed the
+    other way and by more, and neither the launches nor the schedule did: a host that launches ahead of longer kernels
+    is waited for less. ``launching`` is the change in what launch calls take."""
+    causes = ledger.by_cause()
+    late, schedule = causes.get("cuda_graph", 0.0), causes.get("scheduling", 0.0)
+    device = {cause: amount for cause in DEVICE if (amount := causes.get(cause, 0.0)) * late < 0.0}
+    size = sum(map(abs, device.values()))
+    made = any(value * late > 0.0 and abs(value) >= _NOTICEABLE * abs(late) for value in (launching, schedule))
+    if size <= abs(late) or made:
+        return
+    for (cause, name), amount in [*ledger.amounts.items()]:
+        if cause == "cuda_graph":
+            ledger.amounts[cause, name] = 0.0
+            for other, weight in device.items():
+                ledger.add(other, COVERED, amount * abs(weight) / size)
 
 
 def clock_part(key: Component, amount: float, level: float, ratio: float | None) -> float:

@@ -25,6 +25,8 @@ WELL_EXPLAINED: Final = 0.15
 REPRODUCED: Final = 0.03
 # How much rows that cancel each other count against an account.
 CANCELLING: Final = 0.1
+# An account that leaves this share of what the replay leaves is the better one.
+CLEARLY: Final = 0.25
 Sides = tuple[Mapping[str, float], Mapping[str, float]]
 
 
@@ -59,7 +61,8 @@ def ledger_of(
     and a replay that explains it well says how. A latency is replayed where that leaves little of it unexplained, or
     less than the accounting does, whose rows may cancel. A TTFT also where it leaves little of the TTFT itself and
     explains most of the gap (some of it, where the schedulers follow other rules): the accounting knows neither what
-    rules do to a queue nor when in a load the prompts come.
+    rules do to a queue nor when in a load the prompts come. Under the same rules an accounting that leaves far less
+    than the replay is kept all the same.
     """
     ledger = None
     if view.model_a is not None and view.model_b is not None:
@@ -79,10 +82,13 @@ def ledger_of(
     other = booked(played.shares, metric, played.a, played.b, gap, ledger)
     if ledger is None:
         return (other, []) if other.left() <= MOST_UNEXPLAINED * abs(gap) else (None, [])
-    enough = max(WELL_EXPLAINED * abs(gap), ledger.left() + CANCELLING * ledger.excess(gap))
+    accounts = ledger.left() + CANCELLING * ledger.excess(gap)
+    enough = max(WELL_EXPLAINED * abs(gap), accounts)
     if metric.endswith("ttft"):
-        most = abs(gap) if played.a.rules != played.b.rules else MOST_UNEXPLAINED * abs(gap)
-        enough = max(enough, min(REPRODUCED * 0.5 * (values[0][metric] + values[1][metric]), most))
+        other_rules = played.a.rules != played.b.rules
+        most = abs(gap) if other_rules else MOST_UNEXPLAINED * abs(gap)
+        if other_rules or accounts > CLEARLY * other.left():
+            enough = max(enough, min(REPRODUCED * 0.5 * (values[0][metric] + values[1][metric]), most))
     return (other, causes) if other.left() <= enough else (ledger, causes)
 
 

@@ -25,6 +25,7 @@ from profiler.analyzers.gap.ledger import (
     Context,
     Ledger,
     clock_part,
+    cover,
     held_by_launches,
     held_by_schedule,
     launches_share,
@@ -50,13 +51,15 @@ Values = Mapping[str, float]
 class Shares:
     """``amounts[metric][cause]`` in the metric's unit, B minus A; they add up to ``b[metric] - a[metric]``, the gap of
     the replays. ``parts`` splits the step-time causes by component (fractions of each cause). Throughputs appear as
-    ``seconds_per_output_token``. ``error`` is the standard error of drawn orders (0 where every mixture was played)."""
+    ``seconds_per_output_token``. ``error`` is the standard error of drawn orders (0 where every mixture was played).
+    ``launching`` is the change in what launch calls take, seconds per output token."""
 
     amounts: Mapping[str, Mapping[str, float]]
     parts: Mapping[str, Mapping[str, float]]
     a: Values
     b: Values
     error: Mapping[str, float]
+    launching: float
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def shares_of(a: Player, b: Player, context: Context, part: Split) -> Shares | N
         ends = value(frozenset()), value(frozenset(players))
     except ValueError:
         return None
-    return Shares(amounts, parts, *ends, error)
+    return Shares(amounts, parts, *ends, error, part.launching)
 
 
 def booked(shares: Shares, metric: str, a: Player, b: Player, gap: float, levels: Ledger | None) -> Ledger:
@@ -131,6 +134,7 @@ def booked(shares: Shares, metric: str, a: Player, b: Player, gap: float, levels
         level = abs(amount) if levels is None else max(levels.level_of(cause), abs(amount))
         for name, share in (shares.parts.get(cause) or {_named(cause, a, b): 1.0}).items():
             ledger.add(cause, name, amount * share, level * abs(share))
+    cover(ledger, shares.launching)
     ledger.add(UNEXPLAINED, "the replay's error", gap - sum(ledger.amounts.values()))
     return ledger
 

@@ -118,7 +118,8 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the comparison. ``metrics`` holds all that could be computed, ``facts`` what else is known."""
+    """One run of the comparison. ``metrics`` holds all that could be computed, ``facts`` what else is known;
+    ``repeats`` is how many results of the compared load it holds."""
 
     name: str
     path: str
@@ -126,6 +127,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float]
     facts: dict[str, str] = {}
     simulated: bool = False
+    repeats: int = 1
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from profiler.errors import BadInput
 from profiler.model.extension import Engine
-from profiler.model.fact import Fact
 from profiler.model.problem import Problem
 from profiler.model.run import FileRecord, Reading, Run
 from profiler.store.cache import Cache, kept_events
@@ -18,6 +17,7 @@ from profiler.store.folder import files_of, run_root
 from profiler.store.formats import Formats, Remembered
 from profiler.store.loads import one_a_load
 from profiler.store.ranks import rank_problems
+from profiler.store.recordings import merged, of_one_run
 from profiler.store.side_by_side import side_by_side
 from profiler.store.source import FileSource
 from profiler.store.workers import by_worker, differences, together
@@ -62,16 +62,17 @@ def open_run(
     if large:
         # Only where something is kept anyway: a small run is left as it is.
         remembered.save()
+    records, readings = of_one_run(records, readings)
     found = tuple(p for record in records for p in record.problems)
     traces = tuple(t for r in readings for t in r.traces)
-    benches, merged = one_a_load([b for r in readings for b in r.benches])
+    benches, joined = one_a_load([b for r in readings for b in r.benches])
     snapshots = tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path)))
     workers = by_worker(snapshots)
     return Run(
         name=path.resolve().name,
         path=str(path),
         files=tuple(records),
-        facts=_merged(readings),
+        facts=merged(readings),
         traces=traces,
         benches=benches,
         snapshots=together(snapshots),
@@ -81,7 +82,7 @@ def open_run(
         totals=tuple(t for r in readings for t in r.totals),
         components=tuple(sorted((c for r in readings for c in r.components), key=lambda c: (c.order, c.path))),
         workers=workers if len(workers) > 1 else {},
-        problems=(*problems, *found, *merged, *rank_problems(traces), *differences(workers)),
+        problems=(*problems, *found, *joined, *rank_problems(traces), *differences(workers)),
         state=_state(reader.states) if large else None,
     )
 
@@ -173,14 +174,3 @@ def _empty(name: str) -> Problem:
 def _state(states: Sequence[str | None]) -> str | None:
     told = [state for state in states if state is not None]
     return hashlib.sha256("|".join(told).encode()).hexdigest() if len(told) == len(states) else None
-
-
-def _merged(readings: Sequence[Reading]) -> Mapping[str, Fact[object]]:
-    """All facts; what was stated wins over what was inferred, and the earlier file wins among equals."""
-    facts: dict[str, Fact[object]] = {}
-    for reading in readings:
-        for key, fact in reading.facts.items():
-            known = facts.get(key)
-            if known is None or (known.inferred and not fact.inferred):
-                facts[key] = fact
-    return facts

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from profiler.analyzers.gap.accounting import per_output_token, split
-from profiler.analyzers.gap.ledger import Context
+from profiler.analyzers.gap.ledger import COVERED, UNEXPLAINED, Context, Ledger, cover
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import RunModel, models_of
 from profiler.analyzers.gap.played import Player, player_of
@@ -100,3 +102,57 @@ def test_the_parts_of_a_step_are_the_step(lab: Lab) -> None:
         for decode, prefill in zip(load.decode.tolist(), load.prefill_tokens.tolist(), strict=True)
     ]
     assert np.allclose(costs, whole, rtol=1e-6, atol=1e-9)
+
+
+def ledger(kernel: float, communication: float, late: float, schedule: float) -> Ledger:
+    found = Ledger()
+    rows = {"kernel": kernel, "communication": communication, "cuda_graph": late, "scheduling": schedule}
+    for cause, amount in rows.items():
+        found.add(cause, "a part", amount, abs(amount))
+    found.add(UNEXPLAINED, "the rest", 0.5)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "late", "schedule", "launching", "moved"),
+    [
+        (3.0, -0.3, 0.0, 0.4, True),  # longer kernels, and more launches of them: what covers them is the kernels'
+        (-3.0, 0.3, 0.0, -0.4, True),
+        (3.0, -0.3, 0.0, -0.4, False),  # the launches themselves take less
+        (3.0, -0.3, -0.2, 0.0, False),  # they come earlier
+        (3.0, 0.3, 0.0, 0.0, False),  # both grew
+        (0.2, -0.3, 0.0, 0.0, False),  # too little to cover it
+    ],
+)
+def test_longer_kernels_cover_the_time_until_launches(
+    kernel: float, late: float, schedule: float, launching: float, moved: bool
+) -> None:
+    found = ledger(kernel, 0.0, late, schedule)
+    cover(found, launching)
+    causes = found.by_cause()
+    assert causes["cuda_graph"] == (0.0 if moved else late)
+    assert causes["kernel"] == pytest.approx(kernel + (late if moved else 0.0))
+    assert found.amounts["kernel", COVERED] == (late if moved else 0.0)
+
+
+amounts_drawn = st.floats(-10.0, 10.0)
+
+
+@given(amounts_drawn, amounts_drawn, amounts_drawn, amounts_drawn, amounts_drawn)
+def test_what_is_covered_changes_no_sum(
+    kernel: float, communication: float, late: float, schedule: float, launching: float
+) -> None:
+    found = ledger(kernel, communication, late, schedule)
+    before = sum(found.amounts.values())
+    cover(found, launching)
+    assert sum(found.amounts.values()) == pytest.approx(before, abs=1e-9)
+    assert found.by_cause()["scheduling"] == schedule
+
+
+def test_kernels_that_are_not_fused_hold_what_their_length_hides(lab: Lab) -> None:
+    """More kernels in eager prefills are launched while the longer ones run."""
+    pair = lab("unfused", seed=2)
+    gaps = {gap.metric: gap for gap in pair.forward.gaps}
+    rows = {row.cause: row for row in gaps["mean_ttft"].causes}
+    assert rows["cuda_graph"].gap == 0.0 and COVERED in {part.name for part in rows["kernel"].parts}
+    assert "counted as theirs" in rows["cuda_graph"].summary
