@@ -88,9 +88,11 @@ class Cache:
         table = self._table(path, reader, version)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            part = table.with_suffix(f".part{os.getpid()}")
+            # Each appears whole: another process may read this very run now.
+            part, aside = (table.with_suffix(f".{kind}{os.getpid()}") for kind in ("part", "aside"))
             write_columns(part, columns)
-            table.with_suffix(".json").write_bytes(msgspec.json.encode(kept))
+            aside.write_bytes(msgspec.json.encode(kept))
+            aside.replace(table.with_suffix(".json"))
             part.replace(table)
         except (OSError, UnicodeEncodeError):
             # Also a file name that is no text: it can't be written down as JSON.

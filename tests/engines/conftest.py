@@ -40,9 +40,9 @@ def second_vllm(vllm: Running) -> Iterator[Running]:
 
 @contextmanager
 def vllm_server(
-    python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str], sequences: int = 16
+    python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str], *flags: str
 ) -> Iterator[Running]:
-    """vLLM with its profiler set up, its files in ``folder``; ``sequences`` is its limit."""
+    """vLLM with its profiler set up, its files in ``folder``; of equal ``flags`` the last one counts."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     config = {
@@ -51,8 +51,8 @@ def vllm_server(
     }  # fmt: skip
     command = [
         str(python.with_name("vllm")), "serve", str(model), "--served-model-name", "tiny", "--host", "127.0.0.1",
-        "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", str(sequences), "--enforce-eager",
-        "--enable-logging-iteration-details", "--profiler-config", json.dumps(config),
+        "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", "16", "--enforce-eager",
+        "--enable-logging-iteration-details", "--profiler-config", json.dumps(config), *flags,
     ]  # fmt: skip
     environment = {
         "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_HOST_IP": "127.0.0.1",

@@ -19,25 +19,44 @@ pytestmark = pytest.mark.engines
 REQUESTS, TOKENS = 400, 32
 
 
-def test_two_servers_that_differ_in_one_flag_are_told_apart_by_it(vllm: Running, tmp_path: Path) -> None:
-    """Each is recorded under the same load of 16 clients, with a traced pass; the one of two sequences loses by batching,
-    the other way round too."""
-    few = tmp_path / "few"
-    few.mkdir()
-    load = [
-        *PROGRAM, "bench", "--out", "{run}", "--concurrency", "16", "--requests", 320, "--input-tokens", "32",
-        "--output-tokens", TOKENS, "--vocabulary", "250", "--url",
-    ]  # fmt: skip
-    with vllm_server(vllm.python, vllm.model, few, "server.log", {}, sequences=2) as second:
+@pytest.mark.parametrize(
+    ("flags", "setting", "values", "asked", "cause"),
+    [
+        (
+            ("--max-num-seqs", "2"), "setting.max_num_seqs", [16, 2],
+            ("--concurrency", "16", "--requests", "320", "--input-tokens", "32", "--output-tokens", "32"), "batching",
+        ),
+        (
+            ("--max-num-batched-tokens", "64"), "setting.token_budget", [2048, 64],
+            ("--concurrency", "8", "--requests", "120", "--input-tokens", "1024", "--output-tokens", "8"), "batching",
+        ),
+        (
+            ("--no-enable-prefix-caching",), "setting.prefix_cache", [True, False],
+            ("--concurrency", "4", "--requests", "160", "--shared-prefix", "1x1792", "--input-tokens", "32",
+             "--output-tokens", "8"), "memory",
+        ),
+    ],
+    ids=["sequences", "budget", "prefix-cache"],
+)  # fmt: skip
+def test_two_servers_that_differ_in_one_flag_are_told_apart_by_it(
+    flags: tuple[str, ...], setting: str, values: list[int], asked: tuple[str, ...], cause: str, vllm: Running,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Each is recorded under the same load, with a traced pass; the flag's cause is the largest, the other way round
+    too."""
+    other = tmp_path / "other"
+    other.mkdir()
+    load = [*PROGRAM, "bench", "--out", "{run}", *asked, "--vocabulary", "250", "--url"]
+    with vllm_server(vllm.python, vllm.model, other, "server.log", {}, *flags) as second:
         for name, one in (("A", vllm), ("B", second)):
             done = profiler("record", "--url", one.url, "--out", tmp_path / name, "--profile", "--", *load, one.url)
             assert done.returncode == 0, done.stderr
-    assert [open_run(tmp_path / name).fact("setting.max_num_seqs") for name in "AB"] == [16, 2]
+    assert [open_run(tmp_path / name).fact(setting) for name in "AB"] == values
     for pair, better in ((("A", "B"), "a"), (("B", "A"), "b")):
         document = diagnose(*(tmp_path / name for name in pair))
         gap = document.gaps[0]
         largest = max(gap.causes, key=lambda row: abs(row.gap))
-        assert (document.verdict.winner, largest.cause) == (better, "batching"), document.verdict.text
+        assert (document.verdict.winner, largest.cause) == (better, cause), document.verdict.text
         assert sum(row.gap for row in gap.causes) + gap.unexplained.gap == pytest.approx(gap.gap)
 
 
