@@ -231,10 +231,11 @@ def _from_logs(run: Run, bench: BenchResult, counters: Mapping[str, float], mixe
         if others:
             window = shared_window([log.steps for log in logs], bench, every)
         if window is not None:
+            window = replace(window, steps=_worked(window.steps))
             found.append((window, every, first.path + (f" and {len(others)} more" if others else "")))
     if not found:
         return None
-    window, every_step, path = max(found, key=lambda f: (f[0].exact, f[1], len(f[0].steps)))
+    window, every_step, path = max(found, key=lambda f: (f[0].exact, f[1], _timed(f[0].steps), len(f[0].steps)))
     table = window.steps
     if mixed:
         # The log names the requests beside a prefill; the trace shows that they decode with it.
@@ -256,7 +257,7 @@ def _from_logs(run: Run, bench: BenchResult, counters: Mapping[str, float], mixe
         stalled=_stalled(decode, table.prefill_requests),
         weight=weight,
     )
-    timed = every_step and bool(np.isfinite(table.seconds).all())
+    timed = every_step and _timed(table)
     scale = 1.0
     if timed and not window.exact:
         scale = (bench.total_output_tokens - bench.completed) / max(float(weight @ decode), 1.0)
@@ -269,6 +270,16 @@ def _from_logs(run: Run, bench: BenchResult, counters: Mapping[str, float], mixe
                      lag, own, parallel)  # fmt: skip
     total, timing = _untimed_total(run, bench, counters)
     return Steps(load, None, total, f"{path} ({window.how})", timing, window.exact, table, parallel=engines_of(run))
+
+
+def _worked(table: StepTable) -> StepTable:
+    """Without records of moments in which requests ended and nothing ran: they have neither work nor a time."""
+    idle = (table.decode_requests <= 0) & (table.prefill_requests <= 0) & (table.prefill_tokens <= 0)
+    return table.select(~(idle & ~np.isfinite(table.seconds)))
+
+
+def _timed(table: StepTable) -> bool:
+    return bool(np.isfinite(table.seconds).all())
 
 
 def engines_of(run: Run) -> int:
