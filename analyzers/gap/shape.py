@@ -89,9 +89,15 @@ class Load:
 
     @cached_property
     def bounds(self) -> tuple[Floats, Floats]:
-        """The smallest and largest value of each term, without a hinge."""
+        """(2, 4) each: the smallest and largest value of each term, without a hinge, in steps that only decode and in
+        those that prefill: what both together span has many steps that nobody saw. Of a kind that is not there nothing
+        lies between."""
         features = self.features(0.0)
-        return features.min(axis=0), features.max(axis=0)
+        low, high = np.full((2, len(TERMS)), np.inf), np.full((2, len(TERMS)), -np.inf)
+        for kind, rows in enumerate((self.prefill_tokens <= 0, self.prefill_tokens > 0)):
+            if rows.any():
+                low[kind], high[kind] = features[rows].min(axis=0), features[rows].max(axis=0)
+        return low, high
 
     def summed(self, hinge: float) -> Floats:
         """(4,): each term, summed over all steps by weight."""
@@ -160,8 +166,8 @@ _HELD: Final = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """``cost`` (4,) seconds per unit of each term, tokens beyond ``hinge``. ``low``/``high`` bound the terms that were
-    seen."""
+    """``cost`` (4,) seconds per unit of each term, tokens beyond ``hinge``. ``low``/``high`` (2, 4) bound the terms
+    that were seen in steps that only decode and in those that prefill."""
 
     cost: Floats
     low: Floats
@@ -189,7 +195,8 @@ class Shape:
         """Whether nearly all of the load's time lies within what the fit has seen (else it is extrapolated)."""
         seen = load.features(0.0)
         margin = 0.05 * np.maximum(self.high - self.low, 1e-12)
-        inside = ((seen >= self.low - margin) & (seen <= self.high + margin)).all(axis=1)
+        kind = (load.prefill_tokens > 0).astype(np.int64)
+        inside = ((seen >= (self.low - margin)[kind]) & (seen <= (self.high + margin)[kind])).all(axis=1)
         weight = load.weight * np.maximum(self.seconds(load), 1e-12)
         return bool((weight * inside).sum() >= 0.8 * weight.sum())
 
@@ -277,9 +284,7 @@ def fit(
     lowest, highest = load.bounds
     if prior is not None:
         lowest, highest = np.minimum(lowest, prior.low), np.maximum(highest, prior.high)
-    shape = Shape(cost, lowest, highest, chosen)
-    predicted, measured = shape.total(load), float(load.weight @ seconds)
-    return shape.scaled(measured / predicted) if predicted > 0 else shape
+    return _brought(Shape(cost, lowest, highest, chosen), load, seconds)
 
 
 def fit_pair(
@@ -298,10 +303,19 @@ def fit_pair(
     a replicate, of which only the spread counts: it leans as it is."""
     pooled, factor = _pooled(load_a, seconds_a, load_b, seconds_b, hinge, terms, joined, apart)
     lean = _leaning if hinge is None else fit
-    return (
-        lean(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart),
-        lean(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart),
-    )
+    one = lean(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart)
+    two = lean(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart)
+    own = [replace(shape, low=low, high=high) for shape, (low, high) in ((one, load_a.bounds), (two, load_b.bounds))]
+    if own[0].covers(load_b) or own[1].covers(load_a):
+        return one, two
+    # No step of the one is like any of the other's: what lies between is told best by what fits both.
+    return _brought(pooled, load_a, seconds_a), _brought(pooled, load_b, seconds_b)
+
+
+def _brought(shape: Shape, load: Load, seconds: Floats) -> Shape:
+    """The shape with the steps' measured total."""
+    predicted, measured = shape.total(load), float(load.weight @ seconds)
+    return shape.scaled(measured / predicted) if predicted > 0 else shape
 
 
 def fit_beside(

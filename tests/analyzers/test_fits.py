@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analyzers.gap.least_squares import nonnegative
-from profiler.analyzers.gap.shape import Load, fit
+from profiler.analyzers.gap.shape import Load, fit, fit_pair
 from profiler.analyzers.gap.window import measured_window
 from profiler.model.requests import BenchResult
 from profiler.model.steps import StepTable
@@ -138,3 +138,39 @@ def test_client_and_server_may_live_in_different_time_zones_where_the_tokens_tel
     if hours == 0:
         assert found is not None and found.exact
     assert found is None or (found.exact and float(found.steps.decode_tokens.sum()) == 8 * 49)
+
+
+def prefills(rng: Rng, tokens: tuple[int, ...], n: int = 300) -> Load:
+    """Steps of up to four sequences, every third with a prompt of one of these sizes."""
+    prompt = np.where(np.arange(n) % 3 == 0, rng.choice(tokens, n), 0).astype(float)
+    return Load(rng.integers(1, 5, n).astype(float), prompt, (prompt > 0).astype(float), np.zeros(n), np.ones(n))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1000), knee=st.floats(0.0, 1e-2))
+def test_steps_that_are_nowhere_alike_differ_by_what_they_carry(seed: int, knee: float) -> None:
+    """One engine twice, of whose prompts a cache leaves little in one run: no shape of four terms holds both, and
+    neither run's own says what the other's steps would take."""
+    rng = np.random.default_rng(seed)
+    short, long = prefills(rng, (32, 64, 97)), prefills(rng, (1024, 1824, 2048))
+    seconds = [
+        (3e-3 + 3e-4 * load.decode + 5e-5 * load.prefill_tokens + knee * (1.0 - np.exp(-load.prefill_tokens / 100)))
+        * rng.normal(1.0, 0.1, len(load))
+        for load in (short, long)
+    ]
+    one, two = fit_pair(short, seconds[0], long, seconds[1])
+    gap = float(seconds[1].sum() - seconds[0].sum())
+    rates = 0.5 * (two.total(long) - one.total(long) + two.total(short) - one.total(short))
+    assert abs(rates) < 0.05 * gap
+    assert one.total(short) == pytest.approx(float(seconds[0].sum())) and two.total(long) == pytest.approx(
+        seconds[1].sum()
+    )
+
+
+def test_a_shape_covers_prefills_of_the_sizes_that_it_saw() -> None:
+    """A step that only decodes and a long prefill do not show what a short one takes."""
+    rng = np.random.default_rng(0)
+    long, short = prefills(rng, (1024, 2048)), prefills(rng, (64,))
+    seen = fit(long, 5e-3 + 5e-5 * long.prefill_tokens)
+    assert seen.covers(long) and not seen.covers(short)
+    assert seen.covers(short.rows(short.prefill_tokens == 0))
