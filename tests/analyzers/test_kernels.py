@@ -56,6 +56,8 @@ def test_every_row_is_whole() -> None:
         ("void at::native::(anonymous namespace)::max_pool_backward_nchw<c10::BFloat16, float>(int)", "reduce"),
         ("vectoradd_float(float*, float const*, float const*, int, int)", "elementwise"),
         ("add", "elementwise"),
+        ("helloworld(char*, char*)", "elementwise"),
+        ("helloworld_server", "other"),
         ("address_sanitizer_kernel", "other"),
         ("a kernel that nobody has seen", "other"),
         ("", "other"),
