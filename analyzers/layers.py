@@ -57,8 +57,8 @@ class Part(IntEnum):
 _BY_CATEGORY: Final = {
     "attention": Part.ATTENTION, "linear_attn": Part.ATTENTION, "norm": Part.NORM, "gemm": Part.GEMM,
     "rope": Part.ROPE, "kv_cache": Part.KV_WRITE, "comm": Part.COMMUNICATION, "moe": Part.EXPERTS,
-    "activation": Part.ACTIVATION, "sampling": Part.SAMPLING, "embedding": Part.EMBEDDING, "lora": Part.LORA,
-    "input_prep": Part.PREPARE, "spec_decode": Part.PREPARE,
+    "activation": Part.ACTIVATION, "sampling": Part.SAMPLING, "embedding": Part.EMBEDDING, "gather": Part.EMBEDDING,
+    "lora": Part.LORA, "input_prep": Part.PREPARE, "spec_decode": Part.PREPARE,
 }  # fmt: skip
 # Roles of the families that differ from their category's part.
 _BY_FAMILY: Final = {
