@@ -70,7 +70,8 @@ class DeviceAccount:
     """One device of one trace. ``busy`` (ns by category) adds up to ``busy_ns``; with ``idle`` to ``window_ns``.
 
     ``roles`` is the busy time once more, by what the kernels do in the model (adds up to ``busy_ns``); empty where no
-    attention was recognised, so that the place of the others can't be told. ``layers`` is the count of most steps.
+    attention was recognised, so that the place of the others can't be told. ``layers`` is the count of most steps
+    (None: they disagree, or there are none).
     ``captured`` are seconds of replayed work by the ranges that it was captured in.
     """
 
@@ -128,7 +129,7 @@ def _account(view: DeviceView) -> DeviceAccount:
         window_ns=swept.window,
         busy=whole_nanoseconds(busy, swept.busy),
         idle=whole_nanoseconds(gaps.by_cause(), idle_total) if idle_total else {},
-        roles={} if layers.usual is None else _by_role(layers, swept),
+        roles={} if not layers.found else _by_role(layers, swept),
         layers=layers.usual,
         unclassified_share=unknown / kernel_time if kernel_time else None,
         steps=costs,
@@ -173,7 +174,7 @@ def _step_costs(
     step, n = row[links.step], len(used)
     at, share = step[owned], swept.share[owned]
     busy = _by_step(at, share, classes.code[events.name[owned]], classes.categories, n)
-    roles = {} if layers.usual is None else _by_step(at, share, layers.role[owned], ROLES, n)
+    roles = {} if not layers.found else _by_step(at, share, layers.role[owned], ROLES, n)
     idle = {}
     gap_row = row[gaps.step]
     for number, cause in sorted(enumerate(gaps.causes), key=lambda item: item[1]):

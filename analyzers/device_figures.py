@@ -116,7 +116,7 @@ def _roofline(run: Run, account: DeviceAccount, source: str) -> list[Figure]:
         limit = f"at its limit ({AT_LIMIT:.0%} and more)" if roof.at_limit else above
         rows.add(f"{roof.role}: share of the roofline", roof.share, "fraction",
                  f"{roof.bound} bound on {device.name}; {limit}")  # fmt: skip
-    if shape.layers != account.layers:
+    if account.layers is not None and shape.layers != account.layers:
         rows.add("layers found", account.layers, "count", f"the model has {shape.layers}")
     return rows.rows
 

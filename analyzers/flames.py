@@ -105,8 +105,8 @@ def _device_time(root: Frame, trace: Trace) -> None:
         layers, events = view.layers, view.events
         step = view.links.step
         phases = [label.phase or "step" for label in view.spans.labels]
-        layer = layers.layer if layers.usual is not None else np.full(len(events), -1, np.int32)
-        role = layers.role if layers.usual is not None else np.zeros(len(events), np.uint8)
+        layer = layers.layer if layers.found else np.full(len(events), -1, np.int32)
+        role = layers.role if layers.found else np.zeros(len(events), np.uint8)
         key = np.stack([step >= 0, np.maximum(step, 0), layer, role, events.name]).astype(np.int64)
         # Steps of one phase are one box.
         phase_of = np.array([sorted(set(phases)).index(p) for p in phases] or [0], np.int64)
@@ -118,7 +118,7 @@ def _device_time(root: Frame, trace: Trace) -> None:
             path = [view.device, named[phase] if inside else "outside the steps"]
             if at >= 0:
                 path.append(f"layer {at}")
-            if layers.usual is not None:
+            if layers.found:
                 path.append(ROLES[what])
             _add(root, [*path, _plain(trace.names[name])], value)
 

@@ -57,8 +57,8 @@ class Part(IntEnum):
 _BY_CATEGORY: Final = {
     "attention": Part.ATTENTION, "linear_attn": Part.ATTENTION, "norm": Part.NORM, "gemm": Part.GEMM,
     "rope": Part.ROPE, "kv_cache": Part.KV_WRITE, "comm": Part.COMMUNICATION, "moe": Part.EXPERTS,
-    "activation": Part.ACTIVATION, "sampling": Part.SAMPLING, "embedding": Part.EMBEDDING, "lora": Part.LORA,
-    "input_prep": Part.PREPARE, "spec_decode": Part.PREPARE,
+    "activation": Part.ACTIVATION, "sampling": Part.SAMPLING, "embedding": Part.EMBEDDING, "gather": Part.EMBEDDING,
+    "lora": Part.LORA, "input_prep": Part.PREPARE, "spec_decode": Part.PREPARE,
 }  # fmt: skip
 # Roles of the families that differ from their category's part.
 _BY_FAMILY: Final = {
@@ -99,20 +99,27 @@ def _part(category: str, role: str) -> Part:
 @dataclass(frozen=True)
 class Layers:
     """For each kernel given: ``role`` (index into ROLES) and ``layer`` (from 0; -1 outside the layers). ``counts`` are
-    the layers of every step that has any."""
+    the layers of every step that has any, of its largest pass; what belongs to no step may hold parts of several."""
 
     role: NDArray[np.uint8]
     layer: NDArray[np.int32]
     counts: Ints
 
     @property
+    def found(self) -> bool:
+        """Whether attention was recognised: without it the place of the other kernels can't be told."""
+        return bool((self.layer >= 0).any())
+
+    @property
     def usual(self) -> int | None:
-        """The number of layers that most steps have; None where no attention was recognised."""
+        """The number of layers that most steps have; None where there is none, or where the steps disagree."""
         if not len(self.counts):
             return None
         values, often = np.unique(self.counts, return_counts=True)
-        # Among equals the largest: steps that the recording cut have fewer.
-        return int(values[often == often.max()].max())
+        usual, others = int(values[often == often.max()].max()), len(self.counts) - int(often.max())
+        # The recording's begin and end cut a step short.
+        cut = usual == values.max() and bool((self.counts[1:-1] == usual).all())
+        return usual if cut or others < often.max() else None
 
 
 def layers_of(parts: NDArray[np.uint8], step: Ints) -> Layers:
@@ -133,7 +140,7 @@ def layers_of(parts: NDArray[np.uint8], step: Ints) -> Layers:
             seen[key] = _one_step(parts[rows].tolist())
         found_role, found_layer, layers = seen[key]
         role[rows], layer[rows] = found_role, found_layer
-        if layers:
+        if layers and step[rows[0]] >= 0:
             counts.append(layers)
     return Layers(role, layer, np.array(counts, np.int64))
 
@@ -155,7 +162,7 @@ def _one_step(parts: list[int]) -> tuple[NDArray[np.uint8], NDArray[np.int32], i
     walk.done()
     role = np.array(walk.role, np.uint8)
     _fill(role)
-    return role, np.array(walk.layer, np.int32), walk.layers
+    return role, np.array(walk.layer, np.int32), max(walk.passes)
 
 
 class _Walk:
@@ -165,6 +172,7 @@ class _Walk:
         self.role = [_PENDING] * n
         self.layer = [-1] * n
         self.layers = 0
+        self.passes = [0]  # the layers of each pass: a step may hold a target's and a draft's
         self._last_attention = last_attention
         self._state = _State.PREPARE
         self._content = False  # whether the block has done some of its own work
@@ -193,6 +201,7 @@ class _Walk:
         if part == Part.ATTENTION:
             if state is not _State.OUT or self._content:
                 self.layers += 1
+                self.passes[-1] += 1
                 self._no_norm(i)
                 self._enter(_State.OUT, i)
             return _ROLE["attention"]
@@ -216,9 +225,14 @@ class _Walk:
         if part == Part.EMBEDDING:
             if state is _State.HEAD and self._sampled and i < self._last_attention:
                 self._enter(_State.PREPARE)
+                self.passes.append(0)
             if self._state is _State.PREPARE:
                 return _ROLE["embedding"]
-            # Behind the last layer a gather picks the tokens whose logits are wanted.
+            if i < self._last_attention:
+                # Inside the layers a gather serves what follows it, such as the cached keys of the next sequence where
+                # attention is called for each.
+                return _PENDING
+            # Behind the last layer it picks the tokens whose logits are wanted.
             self._to_head(i)
             return _ROLE["head"]
         return self._work(i, part)

@@ -95,6 +95,8 @@ def _devices(inspection: Inspection, cut: list[str]) -> Markup:
         if device.roles:
             rows = [[role, numbers.quantity(s, "s"), numbers.percent(s / busy)] for role, s in device.roles.items()]
             label = said("Roles, {n} layers: {title}", n=str(device.layers), title=title)
+            if device.layers is None:
+                label = said("Roles: {title}", title=title)
             shares = [s / busy for s in device.roles.values()]
             parts.append(_table(label, ["Role", "Time", "Of the busy time"], rows, cut, shares))
         if device.captured:

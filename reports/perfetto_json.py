@@ -102,7 +102,7 @@ def _host(part: Excerpt, pid: int, device_pid: int, python: bool) -> Iterator[Ev
 def _device(part: Excerpt, pid: int) -> Iterator[Event]:
     view, events = part.view, part.view.events.select(part.rows)
     role, layer = view.layers.role[part.rows], view.layers.layer[part.rows]
-    known = view.layers.usual is not None
+    known = view.layers.found
     for stream in np.unique(events.stream).tolist():
         yield _title("thread_name", pid, stream + 2, f"stream {stream}")
     seen: set[int] = set()

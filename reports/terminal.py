@@ -73,6 +73,8 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
         if device.roles:
             console.print(terminal_tables.roles(device))
             found = said("{n} layers found in the order of the kernels", n=str(device.layers))
+            if device.layers is None:
+                found = said("the number of layers is not known from the order of the kernels")
             console.print(Text(f"  {found}", "dim"))
         if device.captured:
             most = _MANY if verbose else _MOST_FIGURES

@@ -14,7 +14,11 @@ from profiler.collectors.database import BATCH, LONGEST_BLOB, MISSING, Take
 from profiler.collectors.nsys.parquet_bytes import column_bytes
 from profiler.model.requests import Ints
 
-_DAMAGED: Final = (pl.exceptions.PolarsError, OSError, ValueError)
+# Rows that are decoded together: as many as Arrow's writers put into a row group at most. Smaller pieces would have
+# parts of a group decoded again.
+PIECE: Final = 1 << 20
+# Some damage makes polars panic, which is no Exception.
+DAMAGED: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
 
 
 class TableDamaged(Exception):
@@ -22,6 +26,8 @@ class TableDamaged(Exception):
 
     def __init__(self, table: str, error: BaseException) -> None:
         self.table, self.reason = table, str(error).strip().partition("\n")[0]
+        if isinstance(error, pl.exceptions.PanicException):
+            self.reason = "its contents are not where its footer says"
         super().__init__(f"{table}: {self.reason}")
 
 
@@ -44,7 +50,7 @@ class ParquetTables:
         if table not in self._files:
             return set()
         with _reading(table):
-            return set(pl.read_parquet_schema(self._files[table]))
+            return set(pl.scan_parquet(self._files[table], glob=False).collect_schema().names())
 
     def integers(self, table: str, wanted: Sequence[str]) -> dict[str, Ints]:
         """Integer columns of equal length; a missing column, a null and a text that is no integer are MISSING."""
@@ -58,7 +64,7 @@ class ParquetTables:
             return [""] * self._count(table)
         with _reading(table):
             try:
-                found = pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.String)
+                found = pl.read_parquet(self._files[table], columns=[column], glob=False)[column].cast(pl.String)
             except pl.exceptions.ComputeError:
                 # Damage, or bytes that are no UTF-8: then each text is read for itself.
                 raw: list[bytes] = column_bytes(self._files[table], column).fill_null(b"").to_list()
@@ -69,21 +75,21 @@ class ParquetTables:
         return texts
 
     def each(self, table: str, wanted: Sequence[str], take: Take, text: str = "") -> None:
-        """See ``Tables.each``; a whole table is held, and its events are copied out of it batch by batch."""
-        frame = self._frame(table, wanted)
+        """See ``Tables.each``; some PIECE of rows are held, a column ``text`` whole."""
         known: dict[str, int] = {}
         texts: list[str] = []
         words = self.texts(table, text) if text in self.columns(table) else None
-        for at in range(0, len(frame), BATCH):
-            part = frame.slice(at, BATCH)
-            codes = np.full(len(part), MISSING, np.int32)
-            if words is not None:
-                new = words[at : at + BATCH]
-                codes[:] = [known.setdefault(word, len(known)) if word else MISSING for word in new]
-                texts.extend(list(known)[len(texts) :])
-            with _reading(table):
-                columns = _integers(part, wanted)
-            take(columns, codes, texts)
+        for first, piece in self._pieces(table, wanted):
+            for at in range(0, len(piece), BATCH):
+                part = piece.slice(at, BATCH)
+                codes = np.full(len(part), MISSING, np.int32)
+                if words is not None:
+                    new = words[first + at : first + at + len(part)]
+                    codes[:] = [known.setdefault(word, len(known)) if word else MISSING for word in new]
+                    texts.extend(list(known)[len(texts) :])
+                with _reading(table):
+                    columns = _integers(part, wanted)
+                take(columns, codes, texts)
 
     def blobs(self, table: str, wanted: Sequence[str], column: str) -> Iterator[tuple[dict[str, Ints], list[bytes]]]:
         """See ``Tables.blobs``; Nsight may call the column a text."""
@@ -91,7 +97,7 @@ class ParquetTables:
             return
         with _reading(table):
             try:
-                values = pl.read_parquet(self._files[table], columns=[column])[column].cast(pl.Binary)
+                values = pl.read_parquet(self._files[table], columns=[column], glob=False)[column].cast(pl.Binary)
             except pl.exceptions.ComputeError:
                 values = column_bytes(self._files[table], column)
         rows = (values.bin.size() > 0) & (values.bin.size() <= LONGEST_BLOB)
@@ -105,19 +111,34 @@ class ParquetTables:
             return []
         return list(zip(self.texts(table, key), self.texts(table, value), strict=True))
 
+    def _pieces(self, table: str, wanted: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """(number of the first row, rows) of the table, one after the other, with those of the columns that it has."""
+        there = self.columns(table)
+        present = [name for name in dict.fromkeys(wanted) if name in there]
+        rows = self._count(table)
+        if not present:
+            yield 0, pl.DataFrame(height=rows)
+            return
+        for first in range(0, rows, PIECE):
+            with _reading(table):
+                chosen = pl.scan_parquet(self._files[table], glob=False).select(present)
+                piece = chosen.slice(first, PIECE).collect()
+            yield first, piece
+
     def _frame(self, table: str, wanted: Sequence[str]) -> pl.DataFrame:
         """Those of the columns that the table has; where it has none, rows without any."""
-        present = [name for name in dict.fromkeys(wanted) if name in self.columns(table)]
+        there = self.columns(table)
+        present = [name for name in dict.fromkeys(wanted) if name in there]
         if not present:
             return pl.DataFrame(height=self._count(table))
         with _reading(table):
-            return pl.read_parquet(self._files[table], columns=present)
+            return pl.read_parquet(self._files[table], columns=present, glob=False)
 
     def _count(self, table: str) -> int:
         if table not in self._files:
             return 0
         with _reading(table):
-            return int(pl.scan_parquet(self._files[table]).select(pl.len()).collect().item())
+            return int(pl.scan_parquet(self._files[table], glob=False).select(pl.len()).collect().item())
 
 
 def _integers(frame: pl.DataFrame, wanted: Sequence[str]) -> dict[str, Ints]:
@@ -133,5 +154,5 @@ def _reading(table: str) -> Iterator[None]:
     """Whatever is raised for what the table's file holds is said of the table."""
     try:
         yield
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise TableDamaged(table, error) from error

@@ -1,14 +1,15 @@
 """How long traces take to read, beside peers and the floor, in one run on one machine.
 
-    python tests/benchmarks/reading.py [--events 1000000] [--file TRACE]
+    python tests/benchmarks/reading.py [--events 1000000] [--file TRACE] [--repeat 5]
 
-Prints CPU seconds, wall seconds, peak memory and the ratio to our own reader (in CPU seconds) for: touching every byte
-(the floor), our reader with the compiled scanner (plain and gzip) and without it, a second opening from ``.profiler/``,
+Prints CPU seconds of the process, those without its imports ("apart": our modules and libraries are loaded before),
+wall seconds, peak memory and the ratio to our own reader (in CPU seconds of the process) for: touching every byte (the
+floor), our reader with the compiled scanner (plain and gzip) and without it, a second opening from ``.profiler/``,
 ``json.load`` and HolisticTraceAnalysis; for an Nsight Systems export with as many kernels: our readers of SQLite (with
 the compiled reader and without) and Parquet, the imports that no reader of columns can do without (numpy; polars for
-Parquet), and Python's own ``sqlite3`` fetching the same columns; then for the command itself. Each runs in a process of its own, imports included; files are written once by this script. HTA gets an
-environment of its own on first use (see tests/peers/environment.py) and is left out, with the reason, where it can't be
-installed.
+Parquet), and Python's own ``sqlite3`` fetching the same columns; then for the command itself. Each runs in a process of
+its own, ``--repeat`` times, of which the medians are shown; files are written once by this script. HTA gets an environment
+of its own on first use (see tests/peers/environment.py) and is left out, with the reason, where it can't be installed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import median
 
 import polars as pl
 
@@ -43,56 +45,57 @@ KERNEL_ARGUMENTS: dict[str, object] = {
     "est. achieved occupancy %": 12,
 }  # fmt: skip
 
-IMPORTS = """
-from pathlib import Path
-from profiler.collectors import database
-from profiler.collectors.nsys.parquet import FORMAT as PARQUET
-from profiler.collectors.nsys.sqlite import FORMAT as SQLITE
-from profiler.collectors.torch_trace import reader
-from profiler.store.source import FileSource
-"""
-READ = (
-    IMPORTS
-    + """
-{prepare}
-{format}.read(FileSource(Path(PATH)), ())
-"""
+
+@dataclass(frozen=True)
+class Way:
+    """Code to measure; what ``imports`` does is loaded before, and counted apart."""
+
+    work: str
+    imports: str = ""
+
+
+OURS = "from pathlib import Path\nfrom profiler.store.source import FileSource\n"
+TORCH = f"{OURS}from profiler.collectors.torch_trace import reader"
+SQLITE = f"{OURS}from profiler.collectors import database\nfrom profiler.collectors.nsys.sqlite import FORMAT"
+# The last two are loaded where a Parquet file is met, and not before.
+PARQUET = (
+    f"{OURS}from profiler.collectors.nsys.parquet import FORMAT\n"
+    "import polars\nfrom profiler.collectors.nsys import parquet_tables"
 )
+READ = "{}.read(FileSource(Path(PATH)), ())"
+TOUCH = Way("data = open(PATH, 'rb')\nwhile (b := data.read(1 << 24)): b.count(b'}')")
 TRACE_WAYS = {
-    "touch every byte": "data = open(PATH, 'rb')\nwhile (b := data.read(1 << 24)): b.count(b'}')",
-    "our reader": READ.format(format="reader.FORMAT", prepare=""),
-    "its imports alone": IMPORTS,
-    "our reader, file.gz": READ.format(format="reader.FORMAT", prepare="PATH += '.gz'"),
-    "without the scanner": READ.format(format="reader.FORMAT", prepare="reader.scan = lambda data: None"),
-    "second opening (.profiler)": "import profiler\nprofiler.open_run(PATH)",
-    "json.load": "import json\njson.load(open(PATH))",
+    "touch every byte": TOUCH,
+    "our reader": Way(READ.format("reader.FORMAT"), TORCH),
+    "our reader, file.gz": Way("PATH += '.gz'\n" + READ.format("reader.FORMAT"), TORCH),
+    "without the scanner": Way("reader.scan = lambda data: None\n" + READ.format("reader.FORMAT"), TORCH),
+    "second opening (.profiler)": Way("import profiler\nprofiler.open_run(PATH)"),
+    "json.load": Way("json.load(open(PATH))", "import json"),
 }
-HTA = (
-    "import warnings; warnings.simplefilter('ignore')\nfrom hta.common.trace import parse_trace_file\n"
-    "parse_trace_file(PATH)"
+HTA = Way(
+    "parse_trace_file(PATH)",
+    "import warnings; warnings.simplefilter('ignore')\nfrom hta.common.trace import parse_trace_file",
 )
 FETCH = 'SELECT start, "end", deviceId, streamId, correlationId, globalPid, demangledName, graphNodeId FROM {}'
+TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
 EXPORT_WAYS = {
-    "touch every byte": TRACE_WAYS["touch every byte"],
-    "our reader": READ.format(format="SQLITE", prepare=""),
-    "its imports alone": IMPORTS,
-    "numpy alone": "import numpy",
-    "numpy and polars alone": "import numpy, polars",
-    "without the compiled reader": READ.format(format="SQLITE", prepare="database._rows = None"),
-    "our reader, Parquet": READ.format(
-        format="PARQUET", prepare="PATH = str(Path(PATH).parent / 'parquet' / 'CUPTI_ACTIVITY_KIND_KERNEL.parquet')"
+    "touch every byte": TOUCH,
+    "our reader": Way(READ.format("FORMAT"), SQLITE),
+    "numpy alone": Way("import numpy"),
+    "numpy and polars alone": Way("import numpy, polars"),
+    "without the compiled reader": Way("database._rows = None\n" + READ.format("FORMAT"), SQLITE),
+    "our reader, Parquet": Way(
+        f"PATH = str(Path(PATH).parent / 'parquet' / '{TABLE}.parquet')\n" + READ.format("FORMAT"), PARQUET
     ),
-    "sqlite3, fetchall": "import sqlite3\nsqlite3.connect(PATH).execute("
-    + repr(FETCH.format("CUPTI_ACTIVITY_KIND_KERNEL"))
-    + ").fetchall()",
+    "sqlite3, fetchall": Way(f"sqlite3.connect(PATH).execute({FETCH.format(TABLE)!r}).fetchall()", "import sqlite3"),
 }
 COMMAND = (
     "import sys\nsys.argv = ['profiler', {}]\nfrom profiler.cli.main import main\ntry: main()\nexcept SystemExit: pass"
 )
 COMMAND_WAYS = {
-    "profiler --version": COMMAND.format("'--version'"),
-    "profiler --help": COMMAND.format("'--help'"),
-    "profiler inspect, second time": COMMAND.format("'inspect', PATH"),
+    "profiler --version": Way(COMMAND.format("'--version'")),
+    "profiler --help": Way(COMMAND.format("'--help'")),
+    "profiler inspect, second time": Way(COMMAND.format("'inspect', PATH")),
 }
 
 
@@ -169,20 +172,22 @@ def write_export(path: Path, kernels: int) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a fresh interpreter, imports included: CPU and wall seconds, peak memory in MB."""
+    """Of a fresh interpreter: CPU seconds with its imports and without ("apart"), wall seconds, peak memory in MB."""
 
     cpu: float
+    apart: float
     wall: float
     peak: float
 
 
-def measure(code: str, path: Path, python: str = sys.executable, environment: Mapping[str, str] = os.environ) -> Cost:
-    """What running ``code`` costs, byte code compiled before. Raises RuntimeError with what it said last."""
+def measure(way: Way, path: Path, python: str = sys.executable, environment: Mapping[str, str] = os.environ) -> Cost:
+    """What the work costs, byte code compiled before. Raises RuntimeError with what it said last."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     program = (
-        f"PATH = {str(path)!r}\n{code}\nimport sys\n"
+        f"import sys, time\nPATH = {str(path)!r}\n{way.imports}\nBEFORE = time.process_time()\n{way.work}\n"
         # Not ru_maxrss, which counts what this script held when it started the interpreter.
-        "print([line for line in open('/proc/self/status') if line.startswith('VmHWM')][0].split()[1], file=sys.stderr)"
+        "PEAK = [line for line in open('/proc/self/status') if line.startswith('VmHWM')][0].split()[1]\n"
+        "print(time.process_time() - BEFORE, PEAK, file=sys.stderr)"
     )
     kept = {key: value for key, value in environment.items() if key != "PYTHONDONTWRITEBYTECODE"}
     kept["PYTHONPATH"] = str(ROOT)
@@ -191,22 +196,32 @@ def measure(code: str, path: Path, python: str = sys.executable, environment: Ma
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return Cost(cpu, wall, int(done.stderr.split()[-1]) / 1024)
+    apart, peak = done.stderr.split()[-2:]
+    return Cost(cpu, float(apart), wall, int(peak) / 1024)
 
 
-def show(title: str, ways: Mapping[str, str], path: Path) -> None:
+def usual(times: int, way: Way, path: Path) -> Cost:
+    """The median of each of a cost's figures."""
+    costs = [measure(way, path) for _ in range(times)]
+    return Cost(*(median(getattr(cost, one.name) for cost in costs) for one in fields(Cost)))
+
+
+def show(title: str, ways: Mapping[str, Way], path: Path, repeat: int) -> None:
     """Measure and print one table; ratios are to "our reader", where the table has it."""
-    costs = {name: measure(code, path) for name, code in ways.items()}
+    costs = {name: usual(repeat, way, path) for name, way in ways.items()}
     if "json.load" in ways:
         try:
             costs["HolisticTraceAnalysis, load"] = measure(HTA, path, str(hta_python()), hta_environment())
         except (NotInstalled, RuntimeError) as reason:
             print(f"HolisticTraceAnalysis was left out: {reason}")
     ours = costs.get("our reader")
-    print(f"\n{title:30} {'CPU s':>8} {'wall s':>8} {'peak MB':>8}" + (f" {'x ours':>8}" if ours else ""))
+    load = os.getloadavg()[0]
+    print(f"\n{title:30} {'CPU s':>8} {'apart':>8} {'wall s':>8} {'peak MB':>8}" + (f" {'x ours':>8}" if ours else ""))
     for name, cost in costs.items():
         ratio = f" {cost.cpu / ours.cpu:8.2f}" if ours else ""
-        print(f"{name:30} {cost.cpu:8.2f} {cost.wall:8.2f} {cost.peak:8.0f}{ratio}")
+        apart = f"{cost.apart:8.2f}" if name in ways and ways[name].imports else " " * 8
+        print(f"{name:30} {cost.cpu:8.2f} {apart} {cost.wall:8.2f} {cost.peak:8.0f}{ratio}")
+    print(f"(medians of {repeat}; load average {load:.1f} on {os.cpu_count()} cores)")
 
 
 def main() -> None:
@@ -214,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--file", type=Path, help="a trace to read instead of a generated one")
+    parser.add_argument("--repeat", type=int, default=1, help="how often each is measured (HTA: once)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
@@ -227,9 +243,9 @@ def main() -> None:
         write_export(export, options.events)
         measure(TRACE_WAYS["second opening (.profiler)"], path)  # the first opening writes the tables
         measure(COMMAND_WAYS["profiler inspect, second time"], path)  # and this compiles the byte code
-        show(f"trace, {path.stat().st_size / 1e6:,.0f} MB", TRACE_WAYS, path)
-        show(f"export, {export.stat().st_size / 1e6:,.0f} MB", EXPORT_WAYS, export)
-        show("command", COMMAND_WAYS, path)
+        show(f"trace, {path.stat().st_size / 1e6:,.0f} MB", TRACE_WAYS, path, options.repeat)
+        show(f"export, {export.stat().st_size / 1e6:,.0f} MB", EXPORT_WAYS, export, options.repeat)
+        show("command", COMMAND_WAYS, path, options.repeat)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from profiler.errors import BadInput
 from profiler.model.run import Reading
 from profiler.model.trace import EventTable, Kind
 from profiler.store.source import FileSource
+from tests.strategies import ROOT
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "nsys" / "nsys-ai"
 REAL = sorted(CORPUS.glob("*.sqlite"))
@@ -122,6 +125,18 @@ def export(path: Path, *, graph: bool = False, pids: bool = True, registered: bo
                       "streamId INTEGER, correlationId INTEGER, globalPid INTEGER)")  # fmt: skip
             c.execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (5000, 9000, 0, 7, 6, ?)", (10 << 24,))
     return path
+
+
+def test_a_sqlite_export_is_read_without_loading_polars(tmp_path: Path) -> None:
+    """It takes longer to load than a million kernels take to read."""
+    path = export(tmp_path / "a.sqlite")
+    show = (
+        "import sys\nfrom pathlib import Path\nfrom profiler.collectors.nsys.sqlite import FORMAT\n"
+        "from profiler.store.source import FileSource\n"
+        f"print(len(FORMAT.read(FileSource(Path({str(path)!r})), ()).traces), 'polars' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", show], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["2", "False"]
 
 
 @pytest.mark.parametrize("registered", [False, True])

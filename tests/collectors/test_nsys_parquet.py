@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from profiler.collectors.nsys import parquet_tables
 from profiler.collectors.nsys.parquet import FORMAT
 from profiler.collectors.nsys.parquet_bytes import column_bytes
+from profiler.collectors.nsys.parquet_tables import DAMAGED
 from profiler.errors import BadInput
 from profiler.model.run import Reading
+from profiler.model.trace import EventTable
 from profiler.store.source import FileSource
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -77,14 +82,60 @@ def test_the_table_that_stands_for_the_export_has_to_be_whole(folder: Path) -> N
         read(folder)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_damaged_footer_is_refused_or_leads_to_bytes(data: st.DataObject, folder: Path) -> None:
-    good = (folder / "StringIds.parquet").read_bytes()
+def damaged(data: st.DataObject, good: bytes) -> bytes:
+    """The table with some bytes of its footer changed."""
     body = bytearray(good)
     for _ in range(data.draw(st.integers(1, 6))):
         body[-data.draw(st.integers(1, 400))] = data.draw(st.sampled_from([0, 0x0C, 0x1C, 0x7F, 0x80, 0xF9, 0xFF]))
+    return bytes(body)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_footer_is_refused_or_leads_to_bytes(data: st.DataObject, folder: Path) -> None:
     path = folder / "damaged.parquet"
-    path.write_bytes(body)
-    with suppress(ValueError, OSError, pl.exceptions.PolarsError):
+    path.write_bytes(damaged(data, (folder / "StringIds.parquet").read_bytes()))
+    with suppress(*DAMAGED):
         assert column_bytes(path, "value").dtype == pl.Binary
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), table=st.sampled_from([KERNELS, "CUPTI_ACTIVITY_KIND_RUNTIME", "StringIds"]))
+def test_whatever_is_damaged_in_a_footer_ends_in_one_line(data: st.DataObject, table: str, folder: Path) -> None:
+    path = folder / f"{table}.parquet"
+    good = path.read_bytes()
+    path.write_bytes(damaged(data, good))
+    try:
+        said = [problem.detail for problem in read(folder).problems]
+    except BadInput as error:
+        said = [str(error)] if table == KERNELS else ["only the kernels' table stands for the export\n"]
+    finally:
+        path.write_bytes(good)
+    assert all("\n" not in text for text in said)
+
+
+def test_a_table_is_read_in_pieces_and_gives_what_it_gives_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "CUPTI_ACTIVITY_KIND_RUNTIME.parquet").unlink()
+    ranges = {
+        "start": [10, 20, 30, 40, 50], "end": [11, 21, 31, 41, 51], "globalTid": [4242 << 24] * 5,
+        "eventType": [59] * 5, "text": ["a", "b", "a", None, "c"], "textId": [None, None, None, 3, None],
+    }  # fmt: skip
+    pl.DataFrame(ranges).write_parquet(folder / "NVTX_EVENTS.parquet", row_group_size=2)
+    whole = read(folder).traces[0]
+    monkeypatch.setattr(parquet_tables, "PIECE", 2)
+    pieces = read(folder).traces[0]
+    assert pieces.names == whole.names
+    assert all(
+        np.array_equal(getattr(pieces.events, one.name), getattr(whole.events, one.name)) for one in fields(EventTable)
+    )
+    assert [whole.names[i] for i in whole.events.name[3:].tolist()] == ["a", "b", "a", "cudaLaunchKernel", "c"]
+
+
+def test_a_folder_whose_name_looks_like_a_pattern_is_read(folder: Path) -> None:
+    odd = folder / "run[1] *?"
+    odd.mkdir()
+    for path in folder.glob("*.parquet"):
+        path.rename(odd / path.name)
+    assert names_of(read(odd))[0] == "gemm_kernel"

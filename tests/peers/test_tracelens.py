@@ -11,6 +11,7 @@ import csv
 import importlib.util
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,8 +21,11 @@ from numpy.typing import NDArray
 
 from profiler.analyzers.bandwidth import STATED, Moved, moved
 from profiler.analyzers.device import DeviceAccount, accounts_of
+from profiler.analyzers.device_view import DeviceView, views_of
+from profiler.analyzers.kernels import family_of
+from profiler.analyzers.operators import innermost
 from profiler.analyzers.timeline import COMMUNICATION, COMPUTE, COPY, sweep
-from profiler.analyzers.trace_steps import launched, spans_of
+from profiler.analyzers.trace_steps import is_graph_launch, launched, spans_of
 from profiler.collectors.torch_trace.reader import FORMAT
 from profiler.model.trace import EventTable, Kind, Trace
 from profiler.store.source import FileSource
@@ -52,6 +56,12 @@ def trace_of(name: str) -> Trace:
 def account_of(name: str) -> DeviceAccount:
     (account,) = accounts_of(trace_of(name))
     return account
+
+
+@cache
+def view_of(name: str) -> DeviceView:
+    (view,) = views_of(trace_of(name))
+    return view
 
 
 def device_events(name: str) -> EventTable:
@@ -174,3 +184,123 @@ def test_its_published_reports_say_what_we_say_of_the_events_that_a_launch_links
 
 def spent(events: EventTable) -> float:
     return int(events.duration.sum()) / 1e3
+
+
+@dataclass
+class Operator:
+    """What an operator launched itself: nanoseconds and number of kernels, and its calls that launched any."""
+
+    nanoseconds: int = 0
+    kernels: int = 0
+    calls: set[int] = field(default_factory=set[int])
+
+
+def launching_operators(name: str) -> dict[str, Operator]:
+    """By the innermost operator around the launch; by the launch call's own name where no operator is around it."""
+    view, trace = view_of(name), trace_of(name)
+    operators = trace.events.of(Kind.OPERATOR)
+    pieces = innermost(replace(operators, graph_node=np.arange(len(operators))))
+    found: dict[str, Operator] = {}
+    for thread in np.unique(view.links.calls.thread).tolist():
+        ran = pieces.select(pieces.thread == thread)
+        for event, call in enumerate(view.links.call.tolist()):
+            if call < 0 or view.links.calls.thread[call] != thread:
+                continue
+            at = int(np.searchsorted(ran.start, view.links.calls.start[call], side="right")) - 1
+            inside = at >= 0 and view.links.calls.start[call] < ran.end[at]
+            one = trace.names[ran.name[at] if inside else view.links.calls.name[call]]
+            # It leaves the counter off these names.
+            one = one.rpartition("_")[0] if one.startswith("sglang_profiler::") else one
+            operator = found.setdefault(one, Operator())
+            operator.nanoseconds += int(view.events.duration[event])
+            operator.kernels += view.events.kind[event] == Kind.KERNEL
+            operator.calls.add(int(ran.graph_node[at]) if inside else -1 - call)
+    return found
+
+
+def published(name: str, thing: str, what: str) -> dict[str, float]:
+    """Of a published report: operator or category -> time in microseconds, calls or kernels."""
+    wanted = {q: float(v) for q, v in recorded()[name].items() if q.startswith(f"{thing} ") and q.endswith(f": {what}")}
+    return {q.removeprefix(f"{thing} ").removesuffix(f": {what}"): value for q, value in wanted.items()}
+
+
+def traced(name: str) -> str:
+    if not TRACES:
+        pytest.skip("the corpus is not beside the checkout")
+    return f"{name}.pt.trace.json.gz"
+
+
+@pytest.mark.parametrize("name", ["hf-qwen1.5-0.5b-h100", "hf-qwen1.5-0.5b-mi300x", "sglang-mixed-qwen3-8b-mi300x"])
+def test_gpu_time_and_calls_of_every_launching_operator_are_equal(name: str) -> None:
+    name = traced(name)
+    mine = launching_operators(name)
+    time = published(name, "operator", "time")
+    assert time == {one: pytest.approx(o.nanoseconds / 1e3, abs=ROUNDED) for one, o in mine.items()}
+    assert len(time) >= 20
+    assert published(name, "operator", "calls") == {one: len(operator.calls) for one, operator in mine.items()}
+
+
+def test_kernels_of_every_launching_operator_and_without_one_are_equal() -> None:
+    name = traced("hf-qwen1.5-0.5b-mi300x")
+    mine = {one: operator.kernels for one, operator in launching_operators(name).items() if operator.kernels}
+    assert published(name, "operator", "kernels") == mine
+    unlinked = view_of(name).events.select(view_of(name).links.call < 0)
+    assert len(unlinked.of(Kind.KERNEL)) == int(recorded()[name]["unlinked: kernels"]) == 463
+
+
+@pytest.mark.parametrize("name", ["sglang-decode-qwen3-8b-mi300x", "vllm-mixed-piecewise-mi300x"])
+def test_operators_whose_names_it_takes_from_a_capture_make_up_the_time_that_we_call_replayed(name: str) -> None:
+    """Its reports of these traces read the capture's trace too, which names the operators behind a replayed kernel."""
+    name = traced(name)
+    mine, view = launching_operators(name), view_of(name)
+    replayed = mine.pop("hipGraphLaunch")
+    theirs = published(name, "operator", "time")
+    left = {one: time - mine.get(one, Operator()).nanoseconds / 1e3 for one, time in theirs.items()}
+    assert set(mine) < set(theirs)
+    assert min(left.values()) > -ROUNDED
+    assert sum(left.values()) == pytest.approx(replayed.nanoseconds / 1e3, abs=ROUNDED)
+    graphs = np.append(is_graph_launch(trace_of(name), view.links.calls), False)[view.links.call]
+    assert int(view.events.duration[graphs].sum()) == replayed.nanoseconds
+
+
+def sums_by_category(name: str) -> dict[str, float]:
+    """Microseconds of the linked events in our categories, named as TraceLens names them."""
+    view, trace = view_of(name), trace_of(name)
+    rows = view.links.call >= 0
+    code, spent_ns = view.classes.code[view.events.name[rows]], view.events.duration[rows]
+    ours = dict(zip(view.classes.categories, np.bincount(code, spent_ns) / 1e3, strict=False))
+    attention = "SDPA_fwd" if "hf" in name else "InferenceAttention"
+    named = {
+        # Fills that a GEMM's library launches: of these traces, all.
+        "GEMM": ours["gemm"] + ours.get("memset", 0),
+        attention: ours["attention"] + ours.get("kv_cache", 0),
+        "reduce": ours.get("reduce", 0) + ours.get("sampling", 0),
+    }
+    if "hf" not in name:
+        named["RMSNorm"] = ours["norm"]
+    if "sglang" in name:
+        named["RoPE_fwd"] = ours["rope"]
+    if "moe" in ours:
+        padding = [getattr(family_of(trace.names[i]), "role", "") == "inductor_pad" for i in view.events.name[rows]]
+        named["MoE_aux"] = ours["moe"] - spent_ns[np.array(padding)].sum() / 1e3
+    everything = sum(ours.values()) - sum(named.values())
+    return {one: time for one, time in (named | {"the rest": everything}).items() if time > 0}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hf-qwen1.5-0.5b-h100",
+        "sglang-decode-qwen3-8b-mi300x",
+        "sglang-mixed-qwen3-8b-mi300x",
+        "vllm-decode-fullgraph-mi300x",
+        "vllm-mixed-piecewise-mi300x",
+    ],
+)
+def test_gpu_time_by_category_is_equal_where_both_categories_mean_the_same(name: str) -> None:
+    name = traced(name)
+    mine, theirs = sums_by_category(name), published(name, "category", "time")
+    rest = ("elementwise", "other", "triton", "multi_tensor_apply")
+    theirs["the rest"] = sum(theirs.pop(one, 0) for one in rest)
+    assert theirs == {one: pytest.approx(time, abs=ROUNDED) for one, time in mine.items()}
+    assert len(theirs) >= 4
