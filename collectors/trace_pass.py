@@ -78,16 +78,30 @@ def steps_of(one: MetricsSnapshot) -> str:
     return "steps" if "steps" in one.values else "step_tokens_count"
 
 
+# The output tokens a second of the measured pass and of the second one, None where not known.
+Rates = tuple[float | None, float | None]
+# A server's metrics and when they were asked for, in seconds of a clock that counts on.
+Look = tuple[MetricsSnapshot | None, float]
+
+
+def toll_of(rates: Sequence[Rates], servers: int) -> float | None:
+    """How many times as many tokens a second the measured pass made, where that is known of so many servers."""
+    known = [(measured, slowed) for measured, slowed in rates if measured and slowed]
+    if not known or len(known) < servers:
+        return None
+    return round(sum(measured for measured, _ in known) / sum(slowed for _, slowed in known), 3)
+
+
 @dataclass(frozen=True)
 class Traced:
     """What became of one server's session: what ``run.json`` tells of it, the names of its files, its problems.
-    ``rates`` are the output tokens a second of the measured pass and of the traced one, None where not known."""
+    ``rates`` are those of both passes."""
 
     folder: str
     told: dict[str, object]
     files: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    rates: tuple[float | None, float | None] = (None, None)
+    rates: Rates = (None, None)
 
 
 def ramp(passes: Sequence[TracePass], over: Callable[[], bool], measured: float) -> None:
@@ -135,6 +149,16 @@ class TracePass:
         now = None if self.level.running is None else self._now()
         return 0.0 if now is None else now.values.get("running_requests", 0.0)
 
+    def look(self) -> Look:
+        """Its metrics now."""
+        return self._now(), time.monotonic()
+
+    def rates(self, since: Look) -> Rates:
+        """The tokens a second of the measured pass, and of the time since a look."""
+        (first, began), (last, ended) = since, self.look()
+        made = None if first is None or last is None else rate(first, last, "generation_tokens", ended - began)
+        return self.level.tokens_per_second, made
+
     def close(self) -> None:
         """Drop the connection."""
         self._client.close()
@@ -177,7 +201,7 @@ class TracePass:
         told: dict[str, object],
         problems: Sequence[str],
         files: tuple[str, ...] = (),
-        rates: tuple[float | None, float | None] = (None, None),
+        rates: Rates = (None, None),
     ) -> Traced:
         folder = self._server.folder
         return Traced(folder, told, files, tuple(f"{folder and f'{folder}: '}{one}" for one in problems), rates)
