@@ -88,6 +88,9 @@ def missing(own: Worker, workers: Sequence[Worker]) -> dict[str, str]:
     router = own.found is not None and own.found.component is not None and bool(workers)
     # A router has no steps, and of what it has the workers' own is better.
     found = {one.name: one.told for one in own.told if not one.ready and not (router and one.name in _ENGINES_OWN)}
+    component = None if own.found is None else own.found.component
+    if own.found is not None and component is not None and component.workers_need and own.found.identity.unnamed:
+        found["workers"] = component.workers_need
     # What workers publish is known of the router that they are registered with, or of each alone.
     had = {one.name for one in own.told if one.ready and one.name == PASSES} if router else set[str]()
     lacking: dict[tuple[str, str], list[str]] = {}

@@ -189,7 +189,8 @@ class Component(msgspec.Struct, frozen=True):
     no engine has behind the colon; its metrics are written without that prefix, and none of them is the engine's.
     ``identify`` says whether a server that answers is this program, and which servers stand behind it. ``worker_port``
     is the environment variable of a worker's process that holds the port of its metrics, where no answer names it;
-    ``passes`` are files in which its workers say where they publish their forward-pass metrics.
+    ``passes`` are files in which its workers say where they publish their forward-pass metrics. ``workers_need`` says
+    how those can be reached that it names without an address.
     """
 
     name: str
@@ -200,6 +201,7 @@ class Component(msgspec.Struct, frozen=True):
     identify: Callable[[Ask], Identity | None] | None = None
     worker_port: str | None = None
     passes: Registrations | None = None
+    workers_need: str = ""
 
 
 class Format(Protocol):
