@@ -78,6 +78,8 @@ class SecondPass:
             for one in passes:
                 one.close()
             if load is not None:
+                if load.status not in (None, 0) and not self._ended():
+                    self._out.problems.append(f"the load ended with status {load.status} in the second pass")
                 load.end()
             shutil.rmtree(aside, ignore_errors=True)
 

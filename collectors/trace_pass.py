@@ -28,6 +28,7 @@ BLIND_RAMP: Final = 3.0
 # Without a count of steps and without a bound in the request, so long is traced.
 BLIND_WINDOW: Final = 2.0
 FLUSH_SECONDS: Final = 60.0
+ORPHAN_SECONDS: Final = 3.0
 _TICK: Final = 0.1
 _POLL: Final = 0.5
 _SETTLED_SHARE: Final = 0.7
@@ -197,8 +198,8 @@ class TracePass:
             problems = [f"trace: the server was lost while its profiler ran: {session.problem}"]
         if level.running and level.tokens_per_second is None:
             problems.append("trace: the profiler's toll is not known: the measured pass was too short for two scrapes")
-        # A server that is gone writes nothing more: what it had written is all there is.
-        files, lacking = self._fetch(control, since, told, 0.0 if lost else FLUSH_SECONDS)
+        # A server that is gone writes nothing more, unless one of its processes outlived it.
+        files, lacking = self._fetch(control, since, told, ORPHAN_SECONDS if lost else FLUSH_SECONDS)
         return self._traced(told, problems + ([] if lost else lacking), files, (level.tokens_per_second, traced))
 
     def _traced(
@@ -259,7 +260,7 @@ class TracePass:
     def _fetch(
         self, control: TraceControl, since: float, told: dict[str, object], seconds: float
     ) -> tuple[tuple[str, ...], list[str]]:
-        """(the names of the files that are in the run now, problems). They are waited for at most so many seconds."""
+        """(the names of the files that are in the run now, problems). The first is waited for that many seconds."""
         place, into, processes = self._place, self._into, () if self._found is None else self._found.processes
         told["folder"] = place
         if place is None:
@@ -270,6 +271,8 @@ class TracePass:
         # Several servers may share a folder: then the name tells whose a file is.
         pattern = f"{self._name}[!0-9]{control.files}" if self._server.folder and self._marked else control.files
         files = settled(seen, pattern, since, seconds) if seen.is_dir() else ()
+        if files and seconds < FLUSH_SECONDS:
+            files = settled(seen, pattern, since, FLUSH_SECONDS)
         inside = self._server.inside("trace")
         if not files:
             where = place if seen.is_dir() else f"{place} on the server's machine"

@@ -3,7 +3,7 @@
 Nothing is sent but the subscription. Each message is kept as a line of the form that Dynamo itself writes to files
 (``profiler.collectors.scheduler.forward_pass`` reads it). Its last frame is MessagePack: the metrics themselves, as an
 engine publishes them (topic, sequence, metrics), or Dynamo's event around them (topic, publisher, sequence, and the
-event behind one byte of version and four of length). Seen of Dynamo 1.6.1 and read off SGLang 0.5.23.
+event behind one byte of version and four of length). Seen of Dynamo 1.6.1; of an engine by itself read off its source.
 """
 
 from __future__ import annotations

@@ -328,6 +328,19 @@ def test_a_load_that_fails_is_told(record: Invoke, tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").snapshots
 
 
+def test_a_load_that_fails_in_the_second_pass_is_told(record: Invoke, tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys, time; mark = pathlib.Path(sys.argv[1]); again = mark.exists(); mark.touch(); "
+        "time.sleep(0.5); sys.exit(7 if again else 0)"
+    )
+    load = [sys.executable, "-c", program]
+    with served(tracing(sglang())) as server:
+        status, said = record(server, "--profile", "--trace-seconds", "60s", "--", *load, tmp_path / "seen")
+        assert server.paths("POST") in ([], ["/start_profile", "/stop_profile"])
+    assert status == 3 and "the load ended with status 7 in the second pass" in said, said
+    assert open_run(tmp_path / "run").snapshots
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
