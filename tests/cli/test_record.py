@@ -107,7 +107,7 @@ def test_steps_that_are_drained_are_kept_and_the_first_ones_dropped(record: Invo
 
 
 def test_the_second_pass_traces_and_its_result_is_thrown_away(record: Invoke, tmp_path: Path) -> None:
-    program = "import pathlib, sys, time; p = pathlib.Path(sys.argv[1]); time.sleep(1); p.write_text(str(p.parent))"
+    program = "import pathlib, sys, time; p = pathlib.Path(sys.argv[1]); time.sleep(3); p.write_text(str(p.parent))"
     load = [sys.executable, "-c", program, "{run}/result.txt"]
     with served(tracing(sglang())) as server:
         status, said = record(server, "--profile", "--every", "200ms", "--trace-seconds", "300ms", "--", *load)
