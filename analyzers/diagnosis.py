@@ -28,6 +28,7 @@ from profiler.analyzers.kept import kept_lost_kernels
 from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
 from profiler.analyzers.recommend import recommended
+from profiler.analyzers.recording_cost import costs_told
 from profiler.analyzers.repeats import focused, log_values, repeats_of, typical
 from profiler.analyzers.run_names import told_apart
 from profiler.analyzers.run_summary import problems_of, summary_of
@@ -107,6 +108,8 @@ def diagnose(
             *_explained(a, repeats[0]),
             *_explained(b, repeats[1]),
             noise["output_throughput"].told,
+            *costs_told(run_a),
+            *(costs_told(run_b) if run_b.path != run_a.path else ()),
         ),
         roles=role_rows(a, b),
         curves=(*curves_of(a, "a"), *curves_of(b, "b")),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from profiler.collectors.discovery import Discovery
+from profiler.collectors.forward_passes import needs, publishers
 from profiler.collectors.gpu.amd_smi import AmdSmi
 from profiler.collectors.gpu.counter_csv import Devices
 from profiler.collectors.gpu.nvml import Nvml
@@ -16,6 +17,8 @@ from profiler.collectors.host.pyspy import program
 from profiler.collectors.http_client import Client
 from profiler.collectors.knob_values import from_command
 from profiler.collectors.sampling import SampleFailed
+from profiler.collectors.scheduler.forward_pass_stream import EXTRA, available
+from profiler.collectors.scheduler.forward_pass_stream import NAME as PASSES
 from profiler.model.live import Live, Reply
 
 LOAD: Final = "load at the moment"
@@ -53,6 +56,8 @@ def pieces(found: Discovery, client: Client) -> tuple[Piece, ...]:
         told.append(Piece("steps", listed, live.records, "" if listed else live.records_need))
     if live is not None and live.steps_need:
         told.append(_steps(found, live))
+    if (needed := needs(found)) is not None:
+        told.append(_passes(found, needed))
     told.append(_log(found))
     told.append(_trace(found, live, ask))
     told += [_stacks(found), _gpu(found)]
@@ -123,6 +128,15 @@ def _steps(found: Discovery, live: Live) -> Piece:
         return Piece(name, False, "its settings are not known", live.steps_need)
     logged = live.steps_logged(facts)
     return Piece(name, logged is True, "as its settings say", "" if logged else live.steps_need)
+
+
+def _passes(found: Discovery, needed: str) -> Piece:
+    """Each published as it ends, which is more than any scrape tells."""
+    count = len(publishers(found))
+    if not count:
+        return Piece(PASSES, False, "no publisher is known", needed)
+    told = f"{count} publishers (ZeroMQ)"
+    return Piece(PASSES, available(), told, "" if available() else EXTRA)
 
 
 def _log(found: Discovery) -> Piece:

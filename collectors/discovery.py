@@ -27,7 +27,8 @@ GpusOf = Callable[[], Mapping[int, Sequence[int]]]
 class Discovery:
     """What was found. ``engine`` is None for a router and for a server that nothing here knows. ``settings`` is the
     server's own account of its settings, redacted, and ``facts`` what its engine reads in it. ``replies`` are the
-    answers by path. ``processes`` is empty where the server's are not on this machine."""
+    answers by path. ``processes`` is empty where the server's are not on this machine. ``marked`` are the addresses of
+    workers that were told by their marks."""
 
     url: str
     engine: Engine | None
@@ -38,6 +39,7 @@ class Discovery:
     processes: tuple[Process, ...] = ()
     log: str | None = None
     replies: Mapping[str, Reply] = field(default_factory=dict[str, Reply])
+    marked: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -146,7 +148,7 @@ def _with_local_workers(found: Discovery, client: Client) -> Discovery:
     workers = dict.fromkeys((*identity.workers, *(reached[mark] for mark in identity.marks if mark in reached)))
     unnamed, marks = tuple(told for told, _ in left), tuple(mark for _, mark in left)
     identity = msgspec.structs.replace(identity, workers=tuple(workers), unnamed=unnamed, marks=marks)
-    return replace(found, identity=identity)
+    return replace(found, identity=identity, marked=reached)
 
 
 def _is_here(host: str) -> bool:

@@ -47,7 +47,7 @@ class Manifest:
     """``run.json``; see ``profiler.model.extension.Format``."""
 
     name = "manifest"
-    version = 3
+    version = 4
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the sections; the file's name settles what is doubtful."""
@@ -217,6 +217,9 @@ def _recording(section: Mapping[str, object], path: str, state: _State) -> list[
         if name is not None and cpu is not None:
             received, written = (count(cost.get(key)) or 0 for key in ("received", "written"))
             text = f"{cpu:.2f} CPU s, {asked or 0} requests, {received} bytes received, {written} written"
+            inside, slower = number(cost.get("server_seconds")), number(cost.get("toll"))
+            text += "" if inside is None else f", {inside:.2f} CPU s in the server's own process"
+            text += "" if slower is None else f", {slower:.2f} times as many tokens a second before it as during it"
             state(f"recording.cost.{name}", text, "recording.costs")
     trace = mapping(section.get("trace"))
     toll = number(trace.get("toll"))

@@ -1,8 +1,8 @@
 """The processes behind a server's port on this machine, from /proc: which is which, which rank has which GPU.
 
-Nothing is sent to a process. Of its environment only the list of visible devices, our own variable and a component's
-port of metrics are read. Processes in another PID namespace, or of another user, are not seen; what could not be told
-is None.
+Nothing is sent to a process. Of its environment only the list of visible devices, our own variable and those in which a
+component names the port of its metrics and the folder of its registrations are read. Processes in another PID
+namespace, or of another user, are not seen; what could not be told is None.
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ def ports_named(variable: str) -> tuple[int, ...]:
     """The TCP ports that processes of this machine have in this variable of their environment and listen on."""
     named = {int(value) for pid in _pids() if (value := _variable(pid, variable) or "").isdecimal()}
     return tuple(port for port in sorted(named) if 0 < port < 65536 and listener(port) is not None)
+
+
+def variable_of(pid: int, name: str) -> str | None:
+    """What a process has in this variable of its environment; None where that can't be seen."""
+    return _variable(pid, name)
 
 
 def output_of(pid: int) -> Path | None:

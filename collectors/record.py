@@ -15,6 +15,7 @@ from typing import Final
 
 from profiler.collectors.availability import GPU, LOAD, devices, metrics_path, pieces
 from profiler.collectors.discovery import Discovery
+from profiler.collectors.forward_passes import folder_of, publishers
 from profiler.collectors.gpu.counter_csv import GpuCountersWriter
 from profiler.collectors.http_client import Client
 from profiler.collectors.interrupts import Interrupts
@@ -23,6 +24,8 @@ from profiler.collectors.recording_manifest import document
 from profiler.collectors.recording_plan import Outcome, Plan
 from profiler.collectors.run_folder import OutOfSpace, RunFolder
 from profiler.collectors.sampling import Collector, Cost, Sampling
+from profiler.collectors.scheduler.forward_pass_stream import NAME as PASSES
+from profiler.collectors.scheduler.forward_pass_stream import ForwardPassStream
 from profiler.collectors.scheduler.log_tail import LOG, LogTail
 from profiler.collectors.scheduler.scrape import LoadScrape, MetricsScrape, StepsDrain
 from profiler.collectors.second_pass import SecondPass
@@ -145,6 +148,7 @@ class Recording:
         for server in self._servers:
             chosen += self._scheduler(server) if server.folder and not server.why else []
             chosen += self._steps(server)
+        chosen += self._passes()
         chosen += self._logs()
         local = any(one.found is not None and one.found.processes for one in (self._own, *self._servers))
         if plan.dcgm is not None:
@@ -177,6 +181,16 @@ class Recording:
         written = next((one.step_log for one in processes if one.step_log), None)
         if written is not None and Path(written).is_file():
             chosen.append(LogTail(written, None, self._folder, into))
+        return chosen
+
+    def _passes(self) -> list[Collector]:
+        """What tells every step as it ends, of whoever publishes it."""
+        folders = {one.url: one.folder for one in self._workers if one.found is not None and not one.why}
+        chosen: list[Collector] = []
+        for one in (self._own, *(one for one in self._servers if one is not self._own)):
+            if one.found is not None and any(piece.name == PASSES and piece.ready for piece in one.told):
+                place = folder_of(one.found, one.folder, folders)
+                chosen.append(ForwardPassStream(publishers(one.found), self._folder, place))
         return chosen
 
     def _logs(self) -> list[Collector]:

@@ -11,8 +11,8 @@ from profiler.collectors.sampling import Cost
 @dataclass(frozen=True)
 class Plan:
     """What is asked for. ``duration``: without a load how long to record, with one when to end it; ``period`` in
-    seconds; ``log`` a file, docker:NAME or journal:UNIT; ``dcgm`` the address of a DCGM exporter;
-    ``version`` is ours."""
+    seconds; ``native``: stacks with native frames, for which processes are paused; ``log`` a file, docker:NAME or
+    journal:UNIT; ``dcgm`` the address of a DCGM exporter; ``version`` is ours."""
 
     out: Path
     load: tuple[str, ...] = ()
@@ -20,6 +20,7 @@ class Plan:
     period: float = 1.0
     profile: bool = False
     stacks: bool = False
+    native: bool = False
     trace_steps: int = 20
     trace_seconds: float = 10.0
     most_bytes: int = 4 << 30

@@ -20,7 +20,9 @@ class SampleFailed(Exception):
 @dataclass
 class Cost:
     """What a collector used: CPU seconds of this process, or of the tool that it started, requests to the server,
-    bytes received from it and bytes written; how many samples it took and missed."""
+    bytes received from it and bytes written; how many samples it took and missed. ``server_seconds`` are CPU seconds
+    that a part of it used in the server's own process, ``toll`` how many times as many output tokens a second were made
+    before it as during it; None where not known."""
 
     collector: str
     cpu_seconds: float = 0.0
@@ -29,6 +31,8 @@ class Cost:
     written: int = 0
     samples: int = 0
     missed: int = 0
+    server_seconds: float | None = None
+    toll: float | None = None
     problems: list[str] = field(default_factory=list)
 
 

@@ -22,7 +22,7 @@ from profiler.collectors.process_tree import Process
 from profiler.collectors.recording_plan import Outcome, Plan
 from profiler.collectors.run_folder import RunFolder
 from profiler.collectors.sampling import Sampling
-from profiler.collectors.trace_pass import Traced, TracePass, ramp
+from profiler.collectors.trace_pass import Traced, TracePass, ramp, toll_of
 from profiler.collectors.workers import Worker
 from profiler.model.extension import Engine
 
@@ -69,7 +69,7 @@ class SecondPass:
         try:
             ramp(passes, over, self._out.measured)
             if plan.stacks:
-                self._stacks(over)
+                self._stacks(over, passes)
             if plan.profile and not over():
                 self._profile(passes)
             elif plan.profile:
@@ -78,10 +78,12 @@ class SecondPass:
             for one in passes:
                 one.close()
             if load is not None:
+                if load.status not in (None, 0) and not self._ended():
+                    self._out.problems.append(f"the load ended with status {load.status} in the second pass")
                 load.end()
             shutil.rmtree(aside, ignore_errors=True)
 
-    def _stacks(self, over: Callable[[], bool]) -> None:
+    def _stacks(self, over: Callable[[], bool], passes: Sequence[TracePass]) -> None:
         spy = program()
         seen = self._host_processes()
         if spy is None or not seen:
@@ -90,8 +92,9 @@ class SecondPass:
             return
         if len(seen) > MOST_PROCESSES:
             self._out.problems.append(f"host stacks: taken of {MOST_PROCESSES} of {len(seen)} processes")
-        stacks = HostStacks(spy, seen, self._folder)
+        stacks = HostStacks(spy, seen, self._folder, self._plan.native)
         sampling = Sampling((stacks,), self._began, self._end)
+        before = [one.look() for one in passes]
         sampling.start()
         try:
             shared = self._plan.load and self._plan.profile
@@ -99,6 +102,10 @@ class SecondPass:
             deadline = time.monotonic() + min(most, STACK_SECONDS)
             while not over() and time.monotonic() < deadline:
                 time.sleep(TICK)
+            # A load that ended in between has made fewer tokens for that reason.
+            if not over():
+                rates = [one.rates(since) for one, since in zip(passes, before, strict=True)]
+                stacks.cost.toll = toll_of(rates, len(self._servers))
         finally:
             sampling.stop()
             self._out.costs.append(stacks.cost)
@@ -135,10 +142,8 @@ class SecondPass:
             return
         self._out.trace = {"workers": {traced.folder: traced.told for traced in taken}}
         self._out.trace |= {"files": [f"{one.folder}/trace/{name}" for one in taken for name in one.files]}
-        rates = [one.rates for one in taken]
-        measured, slowed = [a for a, b in rates if a and b], [b for a, b in rates if a and b]
-        if len(slowed) == len(self._servers):
-            self._out.trace["toll"] = round(sum(measured) / sum(slowed), 3)
+        if (toll := toll_of([one.rates for one in taken], len(self._servers))) is not None:
+            self._out.trace["toll"] = toll
 
     def _in_turn(self, passes: Sequence[TracePass]) -> list[Traced]:
         return [one.take(self._plan.trace_steps, self._plan.trace_seconds) for one in passes]

@@ -15,7 +15,7 @@ from profiler.collectors.availability import metrics_path
 from profiler.collectors.http_client import Client
 from profiler.collectors.process_tree import sees_our_files
 from profiler.collectors.run_folder import RunFolder
-from profiler.collectors.sampling import Cost
+from profiler.collectors.sampling import LOST_SECONDS, Cost
 from profiler.collectors.scheduler.scrape import reading
 from profiler.collectors.torch_trace.remote import SessionRefused, TraceSession, settled
 from profiler.collectors.workers import Worker
@@ -28,6 +28,7 @@ BLIND_RAMP: Final = 3.0
 # Without a count of steps and without a bound in the request, so long is traced.
 BLIND_WINDOW: Final = 2.0
 FLUSH_SECONDS: Final = 60.0
+ORPHAN_SECONDS: Final = 3.0
 _TICK: Final = 0.1
 _POLL: Final = 0.5
 _SETTLED_SHARE: Final = 0.7
@@ -78,16 +79,30 @@ def steps_of(one: MetricsSnapshot) -> str:
     return "steps" if "steps" in one.values else "step_tokens_count"
 
 
+# The output tokens a second of the measured pass and of the second one, None where not known.
+Rates = tuple[float | None, float | None]
+# A server's metrics and when they were asked for, in seconds of a clock that counts on.
+Look = tuple[MetricsSnapshot | None, float]
+
+
+def toll_of(rates: Sequence[Rates], servers: int) -> float | None:
+    """How many times as many tokens a second the measured pass made, where that is known of so many servers."""
+    known = [(measured, slowed) for measured, slowed in rates if measured and slowed]
+    if not known or len(known) < servers:
+        return None
+    return round(sum(measured for measured, _ in known) / sum(slowed for _, slowed in known), 3)
+
+
 @dataclass(frozen=True)
 class Traced:
     """What became of one server's session: what ``run.json`` tells of it, the names of its files, its problems.
-    ``rates`` are the output tokens a second of the measured pass and of the traced one, None where not known."""
+    ``rates`` are those of both passes."""
 
     folder: str
     told: dict[str, object]
     files: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    rates: tuple[float | None, float | None] = (None, None)
+    rates: Rates = (None, None)
 
 
 def ramp(passes: Sequence[TracePass], over: Callable[[], bool], measured: float) -> None:
@@ -116,6 +131,7 @@ class TracePass:
         self._needs = "no engine is known" if live is None else live.trace_needs
         self._control = None if live is None else live.trace
         self._name = f"profiler-{server.folder}" if server.folder else "profiler"
+        self._silent = False  # whether the last look had no answer
         # A server in a container sees other folders than we do: then it keeps to its own.
         processes = () if self._found is None else self._found.processes
         shared = bool(processes) and sees_our_files(processes[0].pid)
@@ -134,6 +150,16 @@ class TracePass:
         """Requests that run now; 0 where nothing tells."""
         now = None if self.level.running is None else self._now()
         return 0.0 if now is None else now.values.get("running_requests", 0.0)
+
+    def look(self) -> Look:
+        """Its metrics now."""
+        return self._now(), time.monotonic()
+
+    def rates(self, since: Look) -> Rates:
+        """The tokens a second of the measured pass, and of the time since a look."""
+        (first, began), (last, ended) = since, self.look()
+        made = None if first is None or last is None else rate(first, last, "generation_tokens", ended - began)
+        return self.level.tokens_per_second, made
 
     def close(self) -> None:
         """Drop the connection."""
@@ -166,18 +192,22 @@ class TracePass:
         told["tokens_per_second"] = {"measured": level.tokens_per_second, "traced": traced}
         if traced and level.tokens_per_second:
             told["toll"] = round(level.tokens_per_second / traced, 3)
+        lost = session.problem is not None and self._now() is None and self._silent
         problems = [session.problem] if session.problem else []
+        if lost:
+            problems = [f"trace: the server was lost while its profiler ran: {session.problem}"]
         if level.running and level.tokens_per_second is None:
             problems.append("trace: the profiler's toll is not known: the measured pass was too short for two scrapes")
-        files, lacking = self._fetch(control, since, told)
-        return self._traced(told, problems + lacking, files, (level.tokens_per_second, traced))
+        # A server that is gone writes nothing more, unless one of its processes outlived it.
+        files, lacking = self._fetch(control, since, told, ORPHAN_SECONDS if lost else FLUSH_SECONDS)
+        return self._traced(told, problems + ([] if lost else lacking), files, (level.tokens_per_second, traced))
 
     def _traced(
         self,
         told: dict[str, object],
         problems: Sequence[str],
         files: tuple[str, ...] = (),
-        rates: tuple[float | None, float | None] = (None, None),
+        rates: Rates = (None, None),
     ) -> Traced:
         folder = self._server.folder
         return Traced(folder, told, files, tuple(f"{folder and f'{folder}: '}{one}" for one in problems), rates)
@@ -206,24 +236,31 @@ class TracePass:
         steps: int,
         seconds: float,
     ) -> None:
-        """Until so many steps have run, or the time is up."""
+        """Until so many steps have run, the time is up, or the server was lost."""
         limit = seconds
         counted = first is not None and steps_of(first) in first.values
         if not counted and not control.stops_itself(version):
             per_second = level.steps_per_second
             limit = min(seconds, steps / per_second if per_second else BLIND_WINDOW)
-        deadline = time.monotonic() + limit
+        answered = time.monotonic()
+        deadline = answered + limit
         while not self._over() and time.monotonic() < deadline:
             self._sleep(min(_POLL, max(deadline - time.monotonic(), 0.0)))
-            now = self._now() if counted else None
-            if now is not None and first is not None:
+            now = self._now()
+            if not self._silent:
+                answered = time.monotonic()
+            elif time.monotonic() - answered > LOST_SECONDS:
+                return
+            if counted and now is not None and first is not None:
                 name = steps_of(first)
                 # One more than was asked for: the last one is cut.
                 if now.values.get(name, 0) > first.values[name] + steps + 1:
                     return
 
-    def _fetch(self, control: TraceControl, since: float, told: dict[str, object]) -> tuple[tuple[str, ...], list[str]]:
-        """(the names of the files that are in the run now, problems)."""
+    def _fetch(
+        self, control: TraceControl, since: float, told: dict[str, object], seconds: float
+    ) -> tuple[tuple[str, ...], list[str]]:
+        """(the names of the files that are in the run now, problems). The first is waited for that many seconds."""
         place, into, processes = self._place, self._into, () if self._found is None else self._found.processes
         told["folder"] = place
         if place is None:
@@ -233,7 +270,9 @@ class TracePass:
             seen = Path(f"/proc/{processes[0].pid}/root") / place.lstrip("/")
         # Several servers may share a folder: then the name tells whose a file is.
         pattern = f"{self._name}[!0-9]{control.files}" if self._server.folder and self._marked else control.files
-        files = settled(seen, pattern, since, FLUSH_SECONDS) if seen.is_dir() else ()
+        files = settled(seen, pattern, since, seconds) if seen.is_dir() else ()
+        if files and seconds < FLUSH_SECONDS:
+            files = settled(seen, pattern, since, FLUSH_SECONDS)
         inside = self._server.inside("trace")
         if not files:
             where = place if seen.is_dir() else f"{place} on the server's machine"
@@ -256,6 +295,7 @@ class TracePass:
         if self._found is None:
             return None
         answer = self._client.get(metrics_path(self._found))
+        self._silent = answer.status == 0
         return reading(answer.text, self._engines, "now") if answer.ok else None
 
     def _sleep(self, seconds: float) -> None:

@@ -11,6 +11,7 @@ from profiler.collectors.availability import GPU, LOAD, Piece, pieces
 from profiler.collectors.discovery import Discovery, GpusOf, discover
 from profiler.collectors.http_client import Client
 from profiler.collectors.knob_values import from_command
+from profiler.collectors.scheduler.forward_pass_stream import NAME as PASSES
 from profiler.errors import UsageError
 from profiler.model.extension import Engine
 
@@ -87,13 +88,18 @@ def missing(own: Worker, workers: Sequence[Worker]) -> dict[str, str]:
     router = own.found is not None and own.found.component is not None and bool(workers)
     # A router has no steps, and of what it has the workers' own is better.
     found = {one.name: one.told for one in own.told if not one.ready and not (router and one.name in _ENGINES_OWN)}
+    component = None if own.found is None else own.found.component
+    if own.found is not None and component is not None and component.workers_need and own.found.identity.unnamed:
+        found["workers"] = component.workers_need
+    # What workers publish is known of the router that they are registered with, or of each alone.
+    had = {one.name for one in own.told if one.ready and one.name == PASSES} if router else set[str]()
     lacking: dict[tuple[str, str], list[str]] = {}
     for worker in workers:
         if worker.why or worker.found is None:
             found[f"{worker.folder} ({worker.url})"] = worker.why
             continue
         for piece in worker.told:
-            if not piece.ready and piece.name != GPU:
+            if not piece.ready and piece.name != GPU and piece.name not in had:
                 lacking.setdefault((piece.name, piece.told), []).append(worker.folder)
         if not worker.found.processes:
             lacking.setdefault((GPU, ELSEWHERE), []).append(worker.folder)

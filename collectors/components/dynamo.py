@@ -7,11 +7,14 @@ of prompt tokens that the workers reported as cached is taken.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from profiler.collectors.json_text import mapping, string
 from profiler.model.extension import Answer, Component
-from profiler.model.live import Ask, Identity
+from profiler.model.live import Ask, Identity, Registrations
+
+_DIGITS: Final = 20  # of an unsigned number of 64 bits
 
 
 def identify(ask: Ask) -> Identity | None:
@@ -32,8 +35,19 @@ def identify(ask: Ask) -> Identity | None:
             "DYN_SYSTEM_PORT"
             for one in named
         ),
-        marks=tuple(f'worker_id="{number:x}"' if isinstance(number, int) else "" for number in numbers),
+        marks=tuple((mark(str(number)) or "") if isinstance(number, int) else "" for number in numbers),
     )
+
+
+def publisher(registered: Mapping[str, object]) -> str | None:
+    """The address in the registration of an event channel; None of one that goes through a broker (NATS)."""
+    transport = mapping(registered.get("transport"))
+    return string(mapping(transport.get("config")).get("endpoint")) if transport.get("kind") == "Zmq" else None
+
+
+def mark(number: str) -> str | None:
+    """What the metrics of an instance hold: its number, which a message has in decimals, in hexadecimal."""
+    return f'worker_id="{int(number):x}"' if number.isdecimal() and len(number) <= _DIGITS else None
 
 
 COMPONENT: Final = Component(
@@ -60,4 +74,16 @@ COMPONENT: Final = Component(
     ),
     identify=identify,
     worker_port="DYN_SYSTEM_PORT",
+    passes=Registrations(
+        variable="DYN_FILE_KV",
+        fallback="dynamo_store_kv",
+        pattern="v1/event_channels/*topic%2Fforward%2Dpass%2Dmetrics*",
+        address=publisher,
+        mark=mark,
+        needs=(
+            "they can be subscribed to where the workers were started with DYN_EVENT_PLANE=zmq and "
+            "DYN_DISCOVERY_BACKEND=file on this machine; NATS, etcd and Kubernetes keep them to Dynamo's own "
+            "subscribers. DYN_FPM_TRACE=1 DYN_FPM_MODE=full makes a worker write them to files, which are read in a run"
+        ),
+    ),
 )  # fmt: skip

@@ -13,15 +13,27 @@ from typing import Final
 from profiler.model.extension import Answer, Component
 from profiler.model.live import Ask, Identity
 
-_ENDPOINT: Final = re.compile(r'per_endpoint_queue_size\{[^}]*\bmodel_server_endpoint="([^"]+)"')
+# Names of a pod: of a gauge of each, before ``llm_d_epp_`` with another label; of the picks so far, which tell more.
+_GAUGE: Final = re.compile(r'per_(?:endpoint|pod)_queue_size\{[^}]*\bmodel_server_(?:endpoint|pod)="([^"]+)"')
+_PICKS: Final = re.compile(r"scheduler_attempts_total\{([^}]*)\}")
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+# A pod that serves several ranks, each by a port of its own, is listed once for each.
+_RANK: Final = re.compile(r"-rank-\d+$")
 
 
 def identify(ask: Ask) -> Identity | None:
-    """By its metrics' prefix. A label names its servers; it is no address that a collector can use as it is."""
+    """By its metrics' prefix. Its servers are named as pods, and no metric holds an address; namespace and port are
+    known of those that it has picked since it was started."""
     text = ask("/metrics").text
     if "\nllm_d_epp_" not in text and "\ninference_pool_" not in text:
         return None
-    return Identity(unnamed=tuple(dict.fromkeys(_ENDPOINT.findall(text))))
+    pods: dict[str, str] = dict.fromkeys(_GAUGE.findall(text), "")
+    for labels in map(dict, map(_LABEL.findall, _PICKS.findall(text))):
+        name = labels.get("endpoint_name") or labels.get("pod_name")
+        namespace, port = labels.get("namespace"), labels.get("port")
+        if name and namespace and port:
+            pods[name] = f" in namespace {namespace}, port {port}"
+    return Identity(unnamed=tuple(f"pod {_RANK.sub('', name)}{place}" for name, place in pods.items()))
 
 
 COMPONENT: Final = Component(
@@ -49,4 +61,9 @@ COMPONENT: Final = Component(
                per="inference_objective_request_duration_seconds_count"),
     ),
     identify=identify,
+    workers_need=(
+        "the picker names pods and no addresses: kubectl -n NAMESPACE get pod POD -o jsonpath='{.status.podIP}' tells "
+        "one, and kubectl -n NAMESPACE port-forward pod/POD 8000:PORT leads there from outside the cluster. Record "
+        "each by its own address under the load; a gateway's address answers as another pod each time"
+    ),
 )  # fmt: skip

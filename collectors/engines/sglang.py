@@ -12,7 +12,7 @@ from typing import Final
 
 from profiler.collectors import python_repr
 from profiler.collectors.clock import stamp
-from profiler.collectors.json_text import mapping, number, string
+from profiler.collectors.json_text import count, mapping, number, string
 from profiler.collectors.knob_table import knobs
 from profiler.collectors.knob_values import from_fields, leaves
 from profiler.collectors.openai_api import endpoints
@@ -23,6 +23,7 @@ from profiler.model.extension import Endpoint, Engine, LogStep
 from profiler.model.live import Ask, Identity, Live, ProcessRole, TraceControl, TraceWindow
 from profiler.model.steps import Phase, StepLabel
 
+_MOST_RANKS: Final = 64
 METRICS: Final = {
     "sglang:num_running_reqs": "running_requests",
     "sglang:num_queue_reqs": "waiting_requests",
@@ -229,6 +230,14 @@ def server_info(answer: Mapping[str, object]) -> Mapping[str, object]:
     return facts | _from_arguments(answer)
 
 
+def passes(answer: Mapping[str, object]) -> tuple[str, ...]:
+    """Where each data-parallel rank publishes its forward passes; a name that SGLang chose itself is not stated."""
+    base, ranks = answer.get("forward_pass_metrics_ipc_name"), count(answer.get("dp_size")) or 1
+    if answer.get("enable_forward_pass_metrics") is not True or not isinstance(base, str):
+        return ()
+    return tuple(f"{base}.{rank}" for rank in range(min(ranks, _MOST_RANKS)))
+
+
 def loads(answer: object) -> Mapping[str, float]:
     """Gauges of ``/v1/loads`` (0.5.9 and later) or of the list of ``/get_load`` before it, of all data-parallel ranks.
 
@@ -331,6 +340,10 @@ LIVE: Final = Live(
     loads=("/v1/loads?include=core", "/get_load"),
     steps_logged=lambda facts: facts.get("setting.step_log_interval") == 1,
     steps_need="start it with --decode-log-interval 1",
+    passes=passes,
+    passes_need=(
+        "start it with --enable-forward-pass-metrics --forward-pass-metrics-ipc-name ipc:///tmp/NAME (0.5.12 and later)"
+    ),
     processes=(
         ProcessRole("server", r"sglang\.launch_server|\bsglang\S* serve\b"),
         ProcessRole("scheduler and worker", r"sglang::scheduler(?P<rank>(?:_[A-Z_]+\d+)*)", host=True),

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from profiler.collectors.json_text import decode, mapping, number, parse
 from profiler.collectors.redaction import redact_text
 from profiler.collectors.run_folder import RunFolder
 from profiler.collectors.sampling import Cost
@@ -20,6 +21,8 @@ from profiler.model.extension import Engine
 MOST_HEAD: Final = 1 << 20
 CHUNK: Final = 1 << 22
 LOG: Final = "server.log"
+# A step's field: CPU seconds that writing the steps before it took of the server.
+OWN: Final = "own_seconds"
 
 
 class LogTail:
@@ -34,6 +37,7 @@ class LogTail:
         is_log = name == LOG
         self.cost = Cost(f"{'log' if is_log else 'steps'}{folder_of and f' of {folder_of}'}")
         self._folder, self._target = folder, target
+        self._first_own: float | None = None
         self._rest = b""
         self._process: subprocess.Popen[bytes] | None = None
         kind, _, unit = source.partition(":")
@@ -58,6 +62,7 @@ class LogTail:
         data = self._stream.read(CHUNK)
         while data:
             whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+            self._account(whole)
             self._keep(whole + newline)
             data = self._stream.read(CHUNK)
 
@@ -68,6 +73,14 @@ class LogTail:
             self._process.wait(timeout=10)
         self._keep(self._rest)
         self._stream.close()
+
+    def _account(self, lines: bytes) -> None:
+        """What writing the steps took of the server, where they say so: each states what those before it took."""
+        for line in (lines[: lines.find(b"\n") + 1 or None], lines[lines.rfind(b"\n") + 1 :]):
+            own = number(mapping(parse(decode(line))).get(OWN)) if OWN.encode() in line else None
+            if own is not None:
+                self._first_own = own if self._first_own is None else self._first_own
+                self.cost.server_seconds = own - self._first_own
 
     def _keep(self, data: bytes) -> None:
         if data:

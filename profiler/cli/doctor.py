@@ -140,6 +140,7 @@ def all_checks() -> tuple[Check, ...]:
         _tool("rocprofv3", "ROCm traces", "install rocprofiler-sdk (ROCm 6.2 or newer)"),
         _pyspy(),
         _package("HolisticTraceAnalysis", "hta", "HTA's own analyses of a run", "hta"),
+        _package("pyzmq", "zmq", "every step, as engines publish it", "zmq"),
         _package("nvtx", "nvtx", "NVTX ranges around in-process captures", "nvtx"),
         _package("perfetto", "perfetto", "Perfetto traces of rocprofv3", "perfetto"),
     )

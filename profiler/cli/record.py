@@ -37,6 +37,7 @@ from profiler.reports.language import said
 )
 @click.option("--profile", is_flag=True, help="Run the load once more and start the engine's own profiler in it.")
 @click.option("--stacks", is_flag=True, help="Run the load once more and take host stacks of the engine (py-spy).")
+@click.option("--native", is_flag=True, help="Stacks with native frames too: processes are paused for each sample.")
 @click.option(
     "--trace-steps",
     type=click.IntRange(1, 1000),
@@ -78,6 +79,7 @@ def command(
     every: float,
     profile: bool,
     stacks: bool,
+    native: bool,
     trace_steps: int,
     trace_seconds: float,
     most: int,
@@ -106,7 +108,10 @@ def command(
     client = client_of(url, pid, api_key_env, api_key_file, ca)
     found = discover(client, registry.engines(), gpu_processes)
     say(f"{found.url}: {found.title}" + (f", {found.identity.model}" if found.identity.model else ""))
-    plan = Plan(out, load, duration, every, profile, stacks, trace_steps, trace_seconds, most, log, dcgm, __version__)
+    plan = Plan(
+        out, load, duration, every, profile, stacks or native, native, trace_steps, trace_seconds, most, log, dcgm,
+        __version__,
+    )  # fmt: skip
     workers = workers_of(found, client, registry.engines(), gpu_processes)
     told = [one for one in (found, *(w.found for w in workers if w.found is not None)) if one.engine is not None]
     live = [one.engine.live for one in told if one.engine is not None and one.engine.live is not None]
@@ -129,6 +134,8 @@ def command(
     for cost in outcome.costs:
         say(f"cost of {cost.collector}: {cost.cpu_seconds:.2f} CPU s, {cost.requests} requests, "
             f"{cost.received:,} bytes received, {cost.written:,} written, {cost.samples} samples")  # fmt: skip
+        if cost.toll is not None:
+            say(f"toll of {cost.collector}: {cost.toll:.2f} times as many tokens a second before it as during it")
     say(f"written: {out}")
     if outcome.interrupted:
         return EXIT_INTERRUPTED

@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol
 import msgspec
 
 from profiler.model.knob import Knob
-from profiler.model.live import Ask, Identity, Live
+from profiler.model.live import Ask, Identity, Live, Registrations
 from profiler.model.run import Reading
 from profiler.model.steps import StepLabel
 
@@ -188,7 +188,9 @@ class Component(msgspec.Struct, frozen=True):
     ``prefixes`` are the beginnings of its metrics' names. One that ``borrows`` an engine's prefix is told by names that
     no engine has behind the colon; its metrics are written without that prefix, and none of them is the engine's.
     ``identify`` says whether a server that answers is this program, and which servers stand behind it. ``worker_port``
-    is the environment variable of a worker's process that holds the port of its metrics, where no answer names it.
+    is the environment variable of a worker's process that holds the port of its metrics, where no answer names it;
+    ``passes`` are files in which its workers say where they publish their forward-pass metrics. ``workers_need`` says
+    how those can be reached that it names without an address.
     """
 
     name: str
@@ -198,6 +200,8 @@ class Component(msgspec.Struct, frozen=True):
     borrows: tuple[str, ...] = ()
     identify: Callable[[Ask], Identity | None] | None = None
     worker_port: str | None = None
+    passes: Registrations | None = None
+    workers_need: str = ""
 
 
 class Format(Protocol):

@@ -83,15 +83,34 @@ class ProcessRole(msgspec.Struct, frozen=True):
     host: bool = False
 
 
+class Registrations(msgspec.Struct, frozen=True):
+    """Files of this machine in which programs say where they publish their forward-pass metrics.
+
+    ``variable`` is the environment variable of a process that names their folder, ``fallback`` where that is without
+    it, relative to the folder for temporary files; ``pattern`` finds the files there and ``address`` the address in one
+    of them. ``mark`` is what the metrics of the worker of that number contain and no other's do. ``needs`` says what it
+    takes that they can be subscribed to.
+    """
+
+    variable: str
+    fallback: str
+    pattern: str
+    address: Callable[[Mapping[str, object]], str | None]
+    mark: Callable[[str], str | None]
+    needs: str
+
+
 class Live(msgspec.Struct, frozen=True):
     """An engine that runs. ``identify`` says whether the answers are this engine's, and who it is.
 
     ``metrics`` is the address of its Prometheus text and ``metrics_needs`` what turns it on; ``settings`` are the
     addresses of its settings, the first that answers counts; so with ``loads``, addresses of its load as it is at the
     moment, for ``Engine.loads``, which stand in for missing metrics. ``records`` is a list of steps that the server
-    empties whenever it is read. ``steps_need`` says what makes it log every step, and
-    ``steps_logged`` whether its settings (``setting.<knob>``) say that it does. ``restart`` gives, for a tool ("nsys",
-    "rocprofv3"), the command with which the operator has to start the server; its argument is the command in force.
+    empties whenever it is read. ``steps_need`` says what makes it log every step, and ``steps_logged`` whether its
+    settings (``setting.<knob>``) say that it does. ``passes`` gives, from the settings that the server states, the
+    addresses where it publishes forward-pass metrics, and ``passes_need`` says what makes it. ``restart`` gives, for a
+    tool ("nsys", "rocprofv3"), the command with which the operator has to start the server; its argument is the command
+    in force.
     """
 
     identify: Callable[[Ask], Identity | None]
@@ -104,6 +123,8 @@ class Live(msgspec.Struct, frozen=True):
     records_need: str = ""
     steps_need: str = ""
     steps_logged: Callable[[Mapping[str, object]], bool | None] = lambda facts: None
+    passes: Callable[[Mapping[str, object]], Sequence[str]] = lambda settings: ()
+    passes_need: str = ""
     notes: tuple[str, ...] = ()
     processes: tuple[ProcessRole, ...] = ()
     trace: TraceControl | None = None

@@ -18,11 +18,13 @@ def draw(diagnosis: Diagnosis) -> Markup:
     if len(diagnosis.runs) != 2 or not all(run.facts for run in diagnosis.runs):
         return Markup("")
     a, b = (run.facts for run in diagnosis.runs)
-    names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
+    names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name) and not name.startswith(_COST)]
     rows = [(name, _told(a.get(name, said(NOT_KNOWN)), b.get(name, said(NOT_KNOWN)))) for name in names]
     return fragment("configuration.html.j2", runs=diagnosis.runs, rows=rows)
 
 
+# What recording it cost is told where it says how it was measured.
+_COST: Final = ("recording.cost.", "recording.toll")
 _WORD: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 

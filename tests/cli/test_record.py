@@ -107,7 +107,7 @@ def test_steps_that_are_drained_are_kept_and_the_first_ones_dropped(record: Invo
 
 
 def test_the_second_pass_traces_and_its_result_is_thrown_away(record: Invoke, tmp_path: Path) -> None:
-    program = "import pathlib, sys, time; p = pathlib.Path(sys.argv[1]); time.sleep(1); p.write_text(str(p.parent))"
+    program = "import pathlib, sys, time; p = pathlib.Path(sys.argv[1]); time.sleep(3); p.write_text(str(p.parent))"
     load = [sys.executable, "-c", program, "{run}/result.txt"]
     with served(tracing(sglang())) as server:
         status, said = record(server, "--profile", "--every", "200ms", "--trace-seconds", "300ms", "--", *load)
@@ -325,6 +325,19 @@ def test_a_load_that_fails_is_told(record: Invoke, tmp_path: Path) -> None:
         status, said = record(server, "--profile", "--", sys.executable, "-c", "raise SystemExit(7)")
         assert server.paths("POST") == []
     assert status == 3 and "the load ended with status 7" in said
+    assert open_run(tmp_path / "run").snapshots
+
+
+def test_a_load_that_fails_in_the_second_pass_is_told(record: Invoke, tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys, time; mark = pathlib.Path(sys.argv[1]); again = mark.exists(); mark.touch(); "
+        "time.sleep(0.5); sys.exit(7 if again else 0)"
+    )
+    load = [sys.executable, "-c", program]
+    with served(tracing(sglang())) as server:
+        status, said = record(server, "--profile", "--trace-seconds", "60s", "--", *load, tmp_path / "seen")
+        assert server.paths("POST") in ([], ["/start_profile", "/stop_profile"])
+    assert status == 3 and "the load ended with status 7 in the second pass" in said, said
     assert open_run(tmp_path / "run").snapshots
 
 

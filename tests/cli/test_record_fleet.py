@@ -175,6 +175,45 @@ def test_a_router_of_which_nobody_answers_is_no_trace(record: Invoke, tmp_path: 
     assert open_run(tmp_path / "run").fact("recording.state") == "incomplete"
 
 
+def test_a_worker_that_is_killed_while_its_profiler_runs_is_named_and_the_others_are_stopped(
+    record: Invoke, tmp_path: Path
+) -> None:
+    with (
+        processes([tmp_path / "mortal.log"], "mortal") as (mortal,),
+        served(traced()) as one,
+        served(traced()) as other,
+    ):
+        with served(gateway(one.url, mortal, other.url)) as router:
+            words = ("--duration", "400ms", "--every", "100ms", "--trace-seconds", "3s")
+            status, said = record(router.url, "--profile", *words)
+        assert [server.paths("POST") for server in (one, other)] == [["/start_profile", "/stop_profile"]] * 2
+    assert status == 3 and "problem: worker-1: trace: the server was lost while its profiler ran: " in said, said
+    assert said.count("problem: ") == 1, said
+    opened = open_run(tmp_path / "run")
+    assert [trace.path.split("/")[0] for trace in opened.traces] == ["worker-0", "worker-2"]
+    assert opened.fact("recording.state") == "incomplete" and list(opened.workers) == [
+        "worker-0",
+        "worker-1",
+        "worker-2",
+    ]
+    assert any("worker-1: trace: the server was lost" in problem.detail for problem in opened.problems)
+    assert diagnose(tmp_path / "run", tmp_path / "run").verdict.winner is None
+
+
+def test_a_server_that_is_lost_ends_a_long_session(
+    record: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before the bound of the session."""
+    monkeypatch.setattr(trace_pass, "LOST_SECONDS", 1.0)
+    with processes([tmp_path / "mortal.log"], "mortal") as (mortal,):
+        status, said = record(mortal, "--profile", "--duration", "400ms", "--every", "100ms", "--trace-seconds", "600s")
+    seconds = told(tmp_path / "run")["trace"]["seconds"]
+    assert isinstance(seconds, float) and seconds < 300
+    assert status == 3 and "problem: trace: the server was lost while its profiler ran: " in said, said
+    opened = open_run(tmp_path / "run")
+    assert len(opened.snapshots) >= 2 and opened.fact("recording.state") == "incomplete"
+
+
 def test_a_signal_in_the_middle_stops_every_profiler(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with fleet(traced(), traced(), traced()) as (router, workers):
@@ -196,11 +235,15 @@ def test_a_signal_in_the_middle_stops_every_profiler(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------- the logs and stacks
 WORKER = """
-import http.server, itertools, sys, time
+import http.server, itertools, os, signal, sys, threading, time
 port, first = int(sys.argv[1]), int(sys.argv[2])
 number = itertools.count(1)
 models = '{"object":"list","data":[{"id":"tiny","object":"model","owned_by":"vllm","root":"/m/tiny"}]}'
 class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):  # its profiler kills it
+        self.send_response(200)
+        self.end_headers()
+        threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGKILL)).start()
     def do_GET(self):
         at = next(number) if self.path == "/metrics" else 0
         if at:
@@ -210,7 +253,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         text = {"/v1/models": models, "/version": '{"version":"0.32.0"}', "/metrics": "# TYPE "
                 "vllm:num_requests_running gauge\\nvllm:num_requests_running %d\\nvllm:generation_tokens_total %d\\n"
                 % (first, first * at)}.get(self.path)
-        self.send_response(200 if text else 404)
+        refused = 405 if self.path == "/start_profile" and "mortal" in sys.argv else 404
+        self.send_response(200 if text else refused)
         self.end_headers()
         self.wfile.write((text or "").encode())
     def log_message(self, *said): pass

@@ -17,6 +17,7 @@ from profiler.collectors.availability import Piece, pieces, restarts
 from profiler.collectors.discovery import Discovery, discover, url_of
 from profiler.collectors.http_client import Client, tls
 from profiler.collectors.process_tree import output_of, sees_our_files, tree
+from profiler.collectors.workers import Worker, missing
 from profiler.errors import UsageError
 from profiler.model.live import ProcessRole
 from tests.live_servers import Route, client_of, llamacpp, served, sglang, trtllm, vllm
@@ -102,6 +103,26 @@ def test_a_dynamo_front_end_names_instances_that_have_no_address() -> None:
     found, _ = found_in({"/v1/models": models, "/health": health, "/metrics": "dynamo_frontend_requests_total 1\n"})
     assert found.component is not None and found.component.name == "dynamo"
     assert len(found.identity.unnamed) == 1 and "42" in found.identity.unnamed[0]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_endpoint_picker_names_pods_and_what_it_takes_to_reach_them(old: bool) -> None:
+    gauge, label = ("inference_pool_per_pod_queue_size", "model_server_pod") if old else (
+        "llm_d_epp_per_endpoint_queue_size", "model_server_endpoint"
+    )  # fmt: skip
+    picks, name = ("inference_extension", "pod_name") if old else ("llm_d_epp", "endpoint_name")
+    text = f"# TYPE {gauge} gauge\n" + "".join(
+        f'{gauge}{{{label}="qwen-{pod}-rank-0",name="pool"}} 0\n' for pod in ("a", "b")
+    )
+    text += (
+        f'{picks}_scheduler_attempts_total{{{name}="qwen-a-rank-0",namespace="llm",port="8000",status="success"}} 7\n'
+        f'{picks}_scheduler_attempts_total{{{name}="",namespace="",port="",status="failure"}} 1\n'
+    )
+    found, _ = found_in({"/metrics": text})
+    assert found.component is not None and found.component.name == "llmd"
+    assert found.identity.unnamed == ("pod qwen-a in namespace llm, port 8000", "pod qwen-b")
+    lacking = missing(Worker(found.url, "", found), ())
+    assert "kubectl -n NAMESPACE get pod POD" in lacking["workers"]
 
 
 def test_a_stranger_is_named_as_one() -> None:

@@ -169,6 +169,8 @@ def test_its_steps_are_read_as_they_were(step_log: Any, tmp_path: Path, monkeypa
     second.record(Stats(), None, engine_idx=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["steps.1.jsonl", "steps.jsonl"]
     assert "left_out" not in json.loads((tmp_path / "steps.jsonl").read_text().splitlines()[0])["sched"]
+    own = [json.loads(line)["own_seconds"] for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert own[0] == 0 and sorted(own) == own and own[-1] > 0
     (log,) = open_run(tmp_path / "steps.jsonl").logs
     assert log.every_step and log.steps.prefill_tokens.tolist() == [30] * 3
     assert log.steps.decode_requests.tolist() == [2] * 3 and log.steps.seconds == pytest.approx([0.004] * 3)

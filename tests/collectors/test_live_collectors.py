@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -157,24 +158,55 @@ def spinning() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+@pytest.mark.parametrize("native", [False, True])
 def test_host_stacks_of_a_process_are_taken_and_py_spy_is_ended(
-    folder: RunFolder, spinning: subprocess.Popen[bytes]
+    folder: RunFolder, spinning: subprocess.Popen[bytes], native: bool
 ) -> None:
     spy = program()
     if spy is None:
         pytest.skip("py-spy is not installed")
     one = Process(spinning.pid, 1, ("python",), "engine core", None, True)
-    stacks = HostStacks(spy, (("stacks", one),), folder)
+    stacks = HostStacks(spy, (("stacks", one),), folder, native)
+    # No work of another child is the collector's.
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 3: pass"], check=True)
     sampling = Sampling((stacks,), time.time(), lambda: None)
     sampling.start()
     time.sleep(2.0)
     sampling.stop()
+    assert stacks.cost.cpu_seconds < 3
     if stacks.cost.problems:
         pytest.skip(f"py-spy may not look into other processes here: {stacks.cost.problems[0]}")
     assert spinning.poll() is None and stacks.cost.cpu_seconds > 0 and stacks.cost.written > 0
     (table,) = open_run(folder.path).stacks
     assert "a_busy_function" in str(table) or (folder.path / f"stacks/engine-core-{spinning.pid}.txt").read_text()
-    assert "a_busy_function" in (folder.path / f"stacks/engine-core-{spinning.pid}.txt").read_text()
+    text = (folder.path / f"stacks/engine-core-{spinning.pid}.txt").read_text()
+    assert "a_busy_function" in text
+    # Without native frames every frame is one of the Python file.
+    assert ("(python" in text or "libc" in text) == native, text[:500]
+
+
+def test_without_native_frames_python_s_own_are_taken(
+    folder: RunFolder, spinning: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """As py-spy answers where it was built without unwinding."""
+    spy = tmp_path / "py-spy"
+    spy.write_text(
+        '#!/bin/sh\ncase "$*" in *--native*) echo "error: unexpected argument \'--native\' found" >&2; exit 2;; esac\n'
+        'while [ "$1" != --output ]; do shift; done\ntrap "echo \'f (a.py:1) 3\' > $2; exit 0" INT\n'
+        "while :; do sleep 0.05; done\n"
+    )
+    spy.chmod(0o755)
+    one = Process(spinning.pid, 1, ("python",), "engine core", None, True)
+    stacks = HostStacks(str(spy), (("stacks", one),), folder, native=True)
+    deadline = time.monotonic() + 20
+    while not stacks.cost.problems and time.monotonic() < deadline:
+        stacks.take(0.0)
+        time.sleep(0.02)
+    time.sleep(0.3)
+    stacks.close()
+    (problem,) = stacks.cost.problems
+    assert problem.startswith("native frames: error: unexpected argument") and "engine-core" in problem
+    assert (folder.path / f"stacks/engine-core-{spinning.pid}.txt").read_text() == "f (a.py:1) 3\n"
 
 
 class Ticking:
@@ -228,3 +260,19 @@ def test_a_containers_output_is_followed_and_its_follower_ended(
     tail.close()
     text = (folder.path / "server.log").read_text()
     assert text.startswith("logs --follow --since 0s -- engine\nerror\n") and text.endswith("no end")
+
+
+def test_steps_that_say_what_writing_them_took_of_the_server_are_a_cost(folder: RunFolder, tmp_path: Path) -> None:
+    log = tmp_path / "steps.jsonl"
+    log.write_text('{"own_seconds": 0.25}\n')
+    tail = LogTail(str(log), None, folder, "steps.jsonl")
+    assert tail.cost.server_seconds is None
+    with log.open("a") as file:
+        for own in (0.5, 0.625, 1.0):
+            file.write(json.dumps({"own_seconds": own, "n": 1}) + "\n")
+            file.flush()
+            tail.take(0.0)
+        file.write('{"own_seconds": 9')
+    tail.take(0.0)
+    tail.close()
+    assert tail.cost.server_seconds == 0.5

@@ -20,14 +20,7 @@ def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     python = installed.vllm()
     model = installed.tiny_model(python)
     folder = tmp_path_factory.mktemp("vllm")
-    plugin = folder / "plugin" / "serving_profiler-0.dist-info"
-    plugin.mkdir(parents=True)
-    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: serving-profiler\nVersion: 0\n")
-    (plugin / "entry_points.txt").write_text(
-        "[vllm.stat_logger_plugins]\nserving_profiler = profiler.collectors.engines.vllm_step_log:StepLog\n"
-    )
-    steps = {"PYTHONPATH": f"{folder / 'plugin'}:{ROOT}", "PROFILER_STEP_LOG": str(folder / "steps.jsonl")}
-    with vllm_server(python, model, folder, "server.log", steps) as running:
+    with vllm_server(python, model, folder, "server.log", stat_logger(folder)) as running:
         yield running
 
 
@@ -38,9 +31,20 @@ def second_vllm(vllm: Running) -> Iterator[Running]:
         yield running
 
 
+def stat_logger(folder: Path) -> dict[str, str]:
+    """The environment in which a server has our stat logger as the wheel would install it, and is asked for it."""
+    plugin = folder / "plugin" / "serving_profiler-0.dist-info"
+    plugin.mkdir(parents=True)
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: serving-profiler\nVersion: 0\n")
+    (plugin / "entry_points.txt").write_text(
+        "[vllm.stat_logger_plugins]\nserving_profiler = profiler.collectors.engines.vllm_step_log:StepLog\n"
+    )
+    return {"PYTHONPATH": f"{folder / 'plugin'}:{ROOT}", "PROFILER_STEP_LOG": str(folder / "steps.jsonl")}
+
+
 @contextmanager
 def vllm_server(
-    python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str], *flags: str
+    python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str], *flags: str, steps_logged: bool = True
 ) -> Iterator[Running]:
     """vLLM with its profiler set up, its files in ``folder``; of equal ``flags`` the last one counts."""
     port = free_port()
@@ -52,7 +56,7 @@ def vllm_server(
     command = [
         str(python.with_name("vllm")), "serve", str(model), "--served-model-name", "tiny", "--host", "127.0.0.1",
         "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", "16", "--enforce-eager",
-        "--enable-logging-iteration-details", "--profiler-config", json.dumps(config), *flags,
+        "--profiler-config", json.dumps(config), *(["--enable-logging-iteration-details"] if steps_logged else []), *flags,
     ]  # fmt: skip
     environment = {
         "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_HOST_IP": "127.0.0.1",

@@ -8,10 +8,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from profiler import diagnose, open_run
-from profiler.analyzers.gap.measured import counters_of
+from profiler.analyzers.gap.measured import counters_of, measure
 from tests.engines import installed
 from tests.engines.servers import PROGRAM, free_port, profiler, serving
 
@@ -67,6 +68,15 @@ def test_a_front_end_and_its_two_workers_are_one_run(kind: str, title: str, tmp_
     own = [counters_of(series, None)[0]["ttft_seconds_count"] for series in run.workers.values()]
     # Ten requests of the warm-up; each was answered by one of the two, and none is counted twice.
     assert counters["ttft_seconds_count"] == sum(own) == 70 and min(own) > 0
+    # What they publish of every step is each one's own, and tells the same requests and the 15 tokens after the first.
+    passes = {log.path: log for log in run.logs if log.path.endswith("forward_pass.jsonl")}
+    assert sorted(passes) == [f"worker-{at}/forward_pass.jsonl" for at in range(2)]
+    assert all(log.every_step and np.isfinite(log.steps.seconds).all() for log in passes.values())
+    decoded = [int(np.maximum(log.steps.decode_tokens, 0).sum()) for log in passes.values()]
+    assert sum(decoded) == 70 * 15 and min(decoded) > 0
+    (measured,) = [measure(run, bench) for bench in run.benches]
+    assert measured.steps is not None and measured.steps.parallel == 2
+    assert measured.steps.source.startswith("worker-0/forward_pass.jsonl")
     assert diagnose(tmp_path / "run", tmp_path / "run").verdict.status == "no difference"
     told_of = profiler("inspect", "-v", tmp_path / "run")
     assert told_of.returncode == 0 and "worker-1: " in told_of.stdout

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from profiler import diagnose, open_run
+from profiler.collectors.host.pyspy import program
 from tests.engines.servers import PROGRAM, Running, load, profiler
 from tests.strategies import ROOT
 
@@ -76,6 +77,28 @@ def test_the_profiler_is_free_again_after_a_termination(vllm: Running, tmp_path:
     again = profiler("record", "--url", vllm.url, "--out", tmp_path / "b", "--profile", "--", *load(vllm.url))
     assert again.returncode == 0, again.stderr
     assert len(open_run(tmp_path / "b").traces) == 1
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_host_stacks_of_its_core_and_worker_state_their_toll(vllm: Running, tmp_path: Path, native: bool) -> None:
+    if program() is None:
+        pytest.skip("py-spy is not installed")
+    words = ["record", "--url", vllm.url, "--out", tmp_path / "run", "--native" if native else "--stacks"]
+    done = profiler(*words, "--", *load(vllm.url, 800))
+    assert done.returncode == 0, done.stderr
+    found = {path.name.rsplit("-", 1)[0]: path.read_text() for path in tmp_path.glob("run/stacks/*.txt")}
+    assert set(found) == {"engine-core", "worker"}
+    # Frames of a library have no line of a Python file.
+    libraries = re.compile(r"\(\S*(?:\.so|libc|libtorch|libstdc)")
+    assert bool(libraries.search(found["worker"])) == native, found["worker"][:2000]
+    costs = {
+        one["collector"]: one for one in json.loads((tmp_path / "run" / "run.json").read_text())["recording"]["costs"]
+    }
+    assert costs["host stacks"]["toll"] > 0.3 and costs["host stacks"]["cpu_seconds"] > 0
+    # The stat logger says what it took of the server.
+    assert costs["steps"]["server_seconds"] > 0 and costs["metrics"]["server_seconds"] is None
+    shown = profiler("inspect", tmp_path / "run").stdout
+    assert "recording.cost.host stacks" in shown and "as many tokens a second" in " ".join(shown.split())
 
 
 def test_it_can_be_watched(vllm: Running) -> None:
