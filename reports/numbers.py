@@ -111,6 +111,11 @@ def quantity(value: float | str | None, unit: str) -> str:
     return scale_for(unit[:-1] if value == 1 and unit in _COUNTED else unit, value).full(value)
 
 
+def each(seconds: float | None, calls: float | None) -> str:
+    """The time of one of several calls."""
+    return quantity(seconds / calls, "s") if seconds is not None and calls else wording.NO_SHARE
+
+
 def percent(fraction: float | None) -> str:
     """A share: ``70.2%``."""
     return wording.NO_SHARE if fraction is None else _join(_percents(fraction).plain(fraction), "%")

@@ -24,6 +24,7 @@ from profiler.reports.breakdown import (
     rowless,
     rows,
 )
+from profiler.reports.kernel_basis import basis_of
 from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 from profiler.reports.translated import translated, translated_inspection
@@ -46,8 +47,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> No
         _heading(console, "Other metrics")
         console.print(terminal_tables.gaps(gaps[len(detailed) :], side, console.width))
     if diagnosis.kernels and (verbose or not gaps):
-        _heading(console, "Kernel time per step")
-        console.print(terminal_tables.kernels(diagnosis.kernels, side))
+        basis = basis_of(diagnosis)
+        _heading(console, said("Kernel time {per}", per=basis.per))
+        console.print(terminal_tables.kernels(map(basis.of, diagnosis.kernels), side, console.width))
     _fairness(diagnosis.fairness, console, side, verbose)
     _recommendations(diagnosis, console)
     _problems(diagnosis.problems, console, verbose)

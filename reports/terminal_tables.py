@@ -26,6 +26,7 @@ from profiler.reports.safe_text import plain
 
 _WIDE = 120
 _HEADER = 40
+_CALLS = ("calls", "of a call")
 # rules under the head and above the total, nothing else
 _RULES = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 
@@ -88,8 +89,9 @@ def parts(every: Iterable[Part], scale: numbers.Scale) -> Table:
     return table
 
 
-def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
-    """Kernel categories, seconds and calls per step."""
+def kernels(every: Iterable[KernelRow], side: tuple[str, str], width: int) -> Table:
+    """Kernel categories, seconds and calls; on a wide page the time of a call too."""
+    wide = width >= _WIDE
     categories = [row for row in every if row.name is None]
     scale = numbers.scale_for("s", *(row.a_seconds for row in categories), *(row.b_seconds for row in categories))
     table = _table(
@@ -97,6 +99,7 @@ def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
         *(Text(f"{name}, {scale.unit}") for name in side),
         "difference",
         *(Text(said("{run}, calls", run=name)) for name in side),
+        *(Text(said("{run}, of a call", run=name)) for name in side if wide),
     )
     for row in categories:
         table.add_row(
@@ -108,6 +111,11 @@ def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
                     scale.signed((row.b_seconds or 0.0) - (row.a_seconds or 0.0)),
                     numbers.quantity(row.a_calls, ""),
                     numbers.quantity(row.b_calls, ""),
+                    *(
+                        numbers.each(s, n)
+                        for s, n in ((row.a_seconds, row.a_calls), (row.b_seconds, row.b_calls))
+                        if wide
+                    ),
                 ]
             )
         )
@@ -157,11 +165,12 @@ def steps(every: Iterable[InspectedSteps]) -> Table:
 def device(item: InspectedDevice) -> Table:
     """Where the device's window went: busy by category and idle by cause add up to it."""
     scale = numbers.scale_for("s", item.window_seconds)
-    table = _table("bucket", said("time, {unit}", unit=scale.unit), "of the window")
+    table = _table("bucket", said("time, {unit}", unit=scale.unit), "of the window", *_CALLS)
     share = item.window_seconds or float("nan")
-    for label, buckets in (("busy", item.categories), ("idle", item.idle)):
+    for label, buckets, calls in (("busy", item.categories, item.calls), ("idle", item.idle, {})):
         for name, seconds in sorted(buckets.items(), key=lambda pair: -pair[1]):
-            table.add_row(*_texts([f"{said(label)}: {name}", scale.plain(seconds), numbers.percent(seconds / share)]))
+            cells = [f"{said(label)}: {name}", scale.plain(seconds), numbers.percent(seconds / share)]
+            table.add_row(*_texts([*cells, *_called(seconds, calls.get(name))]))
     table.add_section()
     busy = numbers.percent(item.busy_seconds / share)
     table.add_row(*_texts([said("busy"), scale.plain(item.busy_seconds), busy]))
@@ -173,10 +182,15 @@ def roles(item: InspectedDevice) -> Table:
     """The device's busy time by what the kernels do in the model."""
     busy = item.busy_seconds or float("nan")
     scale = numbers.scale_for("s", item.busy_seconds)
-    table = _table("role", said("time, {unit}", unit=scale.unit), "of the busy time")
+    table = _table("role", said("time, {unit}", unit=scale.unit), "of the busy time", *_CALLS)
     for name, seconds in item.roles.items():
-        table.add_row(*_texts([name, scale.plain(seconds), numbers.percent(seconds / busy)]))
+        cells = [name, scale.plain(seconds), numbers.percent(seconds / busy)]
+        table.add_row(*_texts([*cells, *_called(seconds, item.role_calls.get(name))]))
     return table
+
+
+def _called(seconds: float, calls: int | None) -> tuple[str, str]:
+    return ("", "") if calls is None else (f"{calls:,}", numbers.each(seconds, calls))
 
 
 def captured(item: InspectedDevice, most: int) -> Table:

@@ -193,8 +193,15 @@ def _problems(every: Iterable[DocumentProblem]) -> tuple[DocumentProblem, ...]:
 
 
 def _device(device: InspectedDevice) -> InspectedDevice:
-    roles = {named(role) if " " in role else role: seconds for role, seconds in device.roles.items()}
-    return replace(device, idle={said(cause): seconds for cause, seconds in device.idle.items()}, roles=roles)
+    def shown(role: str) -> str:
+        return named(role) if " " in role else role
+
+    return replace(
+        device,
+        idle={said(cause): seconds for cause, seconds in device.idle.items()},
+        roles={shown(role): seconds for role, seconds in device.roles.items()},
+        role_calls={shown(role): calls for role, calls in device.role_calls.items()},
+    )
 
 
 def _figure(figure: Figure) -> Figure:

@@ -52,6 +52,10 @@ def test_buckets_add_up_to_the_window_to_the_nanosecond(path: Path) -> None:
         assert sum(account.busy.values()) + sum(account.idle.values()) == account.window_ns
         assert all(ns >= 0 for ns in (*account.busy.values(), *account.idle.values()))
         assert sum(t.seconds for t in account.totals) * 1e9 <= account.busy_ns + 1
+        assert account.calls.keys() >= account.busy.keys()
+        assert not account.roles or sum(account.role_calls.values()) == sum(account.calls.values())
+        if account.device != CPU:
+            assert sum(account.calls.values()) >= account.kernels
 
 
 @pytest.mark.parametrize("path", each_trace())
