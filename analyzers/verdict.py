@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from profiler.analyzers.causes import CAUSES
-from profiler.analyzers.metrics import spoken
+from profiler.analyzers.metrics import MANY, changed, spoken, times
 from profiler.model.diagnosis import Cause, FairnessRule, Gap, RunSummary, Verdict, Winner
 
 # In a sentence a cause's title is a common noun, but for a name.
@@ -74,7 +74,7 @@ def _the_other_way(gaps: Sequence[Gap], primary: Gap, names: tuple[str, str]) ->
     if not led:
         return ""
     leader = names[0] if primary.winner == "b" else names[1]
-    told = [spoken(gap.metric) + ("" if gap.relative is None else f" ({gap.relative:+.1%})") for gap in led]
+    told = [spoken(gap.metric) + ("" if gap.relative is None else f" ({changed(gap.relative, 1)})") for gap in led]
     return f"{leader} is better in {', '.join(told)}."
 
 
@@ -93,12 +93,17 @@ def _verdict(status: Status, winner: Winner | None, headline: str, rest: str, re
 
 def _described(gap: Gap, runs: tuple[RunSummary, RunSummary]) -> str:
     names = [_title(run) for run in runs]
-    relative = "" if gap.relative is None else f": {abs(gap.relative):.1%} {'less' if gap.gap < 0 else 'more'}"
-    text = f"{names[1]} serves {gap.b:,.1f} output tokens/s where {names[0]} serves {gap.a:,.1f}{relative}"
-    if gap.interval is not None and gap.a and gap.winner is not None:
-        low, high = sorted(abs(bound / gap.a) for bound in gap.interval)
-        text += f" (95%: {low:.1%} to {high:.1%})"
-    return text + "."
+    text = f"{names[1]} serves {gap.b:,.1f} output tokens/s where {names[0]} serves {gap.a:,.1f}"
+    if gap.relative is None:
+        return text + "."
+    bounds = [] if gap.interval is None or gap.winner is None else [bound / gap.a for bound in gap.interval]
+    if gap.relative >= MANY:
+        text += f": {times(1.0 + gap.relative)} times as many"
+        told = [times(1.0 + bound) for bound in bounds]
+    else:
+        text += f": {abs(gap.relative):.1%} {'less' if gap.gap < 0 else 'more'}"
+        told = [f"{bound:.1%}" for bound in sorted(map(abs, bounds))]
+    return text + (f" (95%: {told[0]} to {told[1]})." if told else ".")
 
 
 def _title(run: RunSummary) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from profiler.model.diagnosis import Cause, Diagnosis, FairnessRule, Gap, Prediction
+from profiler.model.diagnosis import Cause, Diagnosis, FairnessRule, Gap
 from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Inspection
 from profiler.reports import numbers, terminal_tables, wording
@@ -182,7 +182,7 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
     for knob in diagnosis.recommendations:
         change = f"{knob.flag} {knob.to or ''}".strip()
         predicted = "; ".join(
-            f"{wording.metric(name)} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
+            f"{wording.metric(name)} {numbers.signed_percent(value.change)} ({numbers.predicted(knob, name)})"
             for name, value in knob.predicted.items()
         )
         console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(wording.now(knob))))
@@ -190,11 +190,6 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
         for line in (predicted, wording.why(knob), *told, f"{said('check:')} {knob.check}" if knob.check else ""):
             if line:
                 console.print(_indented(Text(plain(line)), 4))
-
-
-def _range(value: Prediction) -> str:
-    low, high = map(numbers.signed_percent, value.interval)
-    return said("{low} to {high}", low=low, high=high)
 
 
 def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bool) -> None:

@@ -44,7 +44,7 @@ def breakdown(gap: Gap, width: int) -> Iterator[RenderableType]:
     if wide:
         table.add_column(Text(said("why")), overflow="fold", ratio=1)
     for row in every:
-        cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), interval(row, scale)]
+        cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), row.bounds(scale)]
         cells += [token.signed(row.per_token)] if additive else []
         cells += [row.summary] if wide else []
         if row.kind == "total":
@@ -79,13 +79,13 @@ def evidence(every: Iterable[Evidence], side: tuple[str, str]) -> Table:
     return table
 
 
-def parts(every: Iterable[Part], scale: numbers.Scale) -> Table:
-    """The second level of a cause."""
-    table = _table("part", _gap(scale), "share", wording.INTERVAL)
+def parts(every: Sequence[Part], scale: numbers.Scale) -> Table:
+    """The second level of a cause; intervals where any is known."""
+    bounded = any(part.interval is not None for part in every)
+    table = _table("part", _gap(scale), "share", *((wording.INTERVAL,) if bounded else ()))
     for part in every:
-        table.add_row(
-            *_texts([part.name, scale.signed(part.gap), numbers.percent(part.share), scale.interval(part.interval)])
-        )
+        cells = [part.name, scale.signed(part.gap), numbers.percent(part.share)]
+        table.add_row(*_texts([*cells, scale.interval(part.interval)] if bounded else cells))
     return table
 
 
@@ -273,11 +273,6 @@ def facts(every: Mapping[str, str]) -> Table:
     for name, value in every.items():
         table.add_row(*_texts([f"  {name}", value]))
     return table
-
-
-def interval(row: Row, scale: numbers.Scale) -> str:
-    """The row's interval; none is formed for what is left over."""
-    return wording.NO_SHARE if row.kind == "unexplained" else scale.interval(row.interval)
 
 
 def _summaries(every: Iterable[Row]) -> Iterator[RenderableType]:

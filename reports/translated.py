@@ -174,8 +174,10 @@ def translated_whatif(document: WhatIfDocument) -> WhatIfDocument:
 
 
 def _knob(knob: Recommendation) -> Recommendation:
+    bare = knob.flag.removeprefix("without ")
     return replace(
         knob,
+        flag=knob.flag if bare == knob.flag else said("without {flag}", flag=bare),
         why=said(knob.why),
         check=said(knob.check),
         default=None if knob.default is None else named(knob.default),
@@ -183,6 +185,7 @@ def _knob(knob: Recommendation) -> Recommendation:
         needs=said(knob.needs),
         price=said(knob.price),
         confidence_reason=said(knob.confidence_reason),
+        beside={metric: said(text) for metric, text in knob.beside.items()},
     )
 
 

@@ -38,4 +38,11 @@ def _summary(view: View, amount: float) -> str:
     return f"{text}, and no launch is late" if not any(late) else f"{text}; late launches make no difference"
 
 
-CAUSE = CauseKind("cuda_graph", "CUDA Graph", "a trace with launches of both runs", _evidence, _summary)
+CAUSE = CauseKind(
+    "cuda_graph",
+    "CUDA Graph",
+    "a trace with launches of both runs",
+    _evidence,
+    _summary,
+    ("cuda_graph", "cuda_graph_max_batch", "cuda_graph_batches", "cuda_graph_mode", "cuda_graph_padding"),
+)

@@ -7,6 +7,7 @@ from typing import Final
 from profiler.analyzers.causes.kind import CauseKind
 from profiler.analyzers.gap.model import GAPS
 from profiler.analyzers.gap.view import Pair, View, both, evidence
+from profiler.analyzers.metrics import MANY, times
 from profiler.model.diagnosis import Evidence
 
 _ROUNDING: Final = 5e-4
@@ -43,9 +44,7 @@ def _summary(view: View, amount: float) -> str:
     gaps = view.per_step("kernel", GAPS)
     if both(gaps) and both(busy) and abs(_difference(gaps)) > 0.8 * abs(_difference(busy)):
         return f"the device pauses longer between {slower}'s kernels than between {faster}'s{more}"
-    return (
-        f"at an equal batch, {slower}'s kernels take {_times(view, amount)}longer than {faster}'s{_where(view)}{more}"
-    )
+    return f"at an equal batch, {slower}'s kernels take {_longer(view, amount)} {faster}'s{_where(view)}{more}"
 
 
 def _where(view: View) -> str:
@@ -56,12 +55,13 @@ def _where(view: View) -> str:
     return f", nearly all of it in {largest}" if size and abs(parts[largest]) >= _NEARLY_ALL * size else ""
 
 
-def _times(view: View, amount: float) -> str:
+def _longer(view: View, amount: float) -> str:
     """How much longer, where the fit says that the same run's do."""
     one, two = view.at_equal_steps("kernel")
     if not one or not two or (two - one) * amount <= 0.0:
-        return ""
-    return f"{max(one, two) / min(one, two) - 1:.1%} "
+        return "longer than"
+    factor = max(one, two) / min(one, two)
+    return f"{times(factor)} times as long as" if factor - 1.0 >= MANY else f"{factor - 1.0:.1%} longer than"
 
 
 def _alike(pair: Pair) -> bool:
@@ -73,4 +73,6 @@ def _difference(pair: Pair) -> float:
     return (pair[1] or 0.0) - (pair[0] or 0.0)
 
 
-CAUSE = CauseKind("kernel", "Kernel", "a trace with steps of both runs", _evidence, _summary)
+CAUSE = CauseKind(
+    "kernel", "Kernel", "a trace with steps of both runs", _evidence, _summary, ("attention_backend", "compile")
+)

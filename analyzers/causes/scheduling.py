@@ -52,4 +52,11 @@ def _overlap(view: View) -> str:
     return f"; {beside} schedules while the device computes, {in_turns} in turns with it"
 
 
-CAUSE = CauseKind("scheduling", "Scheduling", "timed steps, or a trace with steps of both runs", _evidence, _summary)
+CAUSE = CauseKind(
+    "scheduling",
+    "Scheduling",
+    "timed steps, or a trace with steps of both runs",
+    _evidence,
+    _summary,
+    ("overlap", "mixed_prefill"),
+)

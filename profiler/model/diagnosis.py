@@ -159,7 +159,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """A knob to turn, spelled as this engine and version spell it. ``default`` is what holds where nothing is set,
     ``allowed`` the range, ``needs`` what the setting depends on, ``price`` what is given for it; empty or None where it
-    is not known. ``confidence`` is how well the prediction is founded, and ``confidence_reason`` on what."""
+    is not known. ``confidence`` is how well the prediction is founded, and ``confidence_reason`` on what. ``beside``
+    says of a metric why its prediction is not what the knob's cause costs in the gap."""
 
     run: str
     knob: str
@@ -175,6 +176,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     price: str = ""
     confidence: Literal["high", "medium", "low"] | None = None
     confidence_reason: str = ""
+    beside: dict[str, str] = {}
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

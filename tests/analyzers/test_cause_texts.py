@@ -62,9 +62,16 @@ def test_equal_collectives_are_not_said_to_be_hidden(lab: Lab) -> None:
     assert same and "no collective" not in same[0].summary
 
 
-def test_a_time_that_is_only_rounding_is_zero() -> None:
-    assert time_text(1.5e-18) == "0 s"
-    assert time_text(3.6e-7) == "360 ns"
+def test_no_wait_is_told_finer_than_a_fit_can_tell() -> None:
+    assert time_text(0.0) == time_text(3.6e-7) == "under 1 µs"
+    assert time_text(3.64e-6) == "3.64 µs"
+
+
+@pytest.mark.parametrize("case", ["opposing", "three-at-once"])
+def test_a_row_of_zero_has_no_interval_in_any_metric(case: str, lab: Lab) -> None:
+    every = [cause for gap in lab(case).forward.gaps for cause in gap.causes]
+    none = {cause.cause for cause in every if cause.gap == 0.0}
+    assert none and all((cause.interval is None) == (cause.gap == 0.0) for cause in every if cause.cause in none)
 
 
 def test_idle_time_that_counts_as_another_cause_says_so(lab: Lab) -> None:
