@@ -32,7 +32,7 @@ Known = tuple[Sequence[DeviceAccount] | None, Sequence[DeviceAccount] | None]
 # A change is a factor, so intervals are on a log scale. Half their width beyond what bounds and other fits span, as a
 # part of the change: with it they hold the truth of the lab's predictions about as often as they should
 # (tests/benchmarks/knobs.py).
-OF_THE_CHANGE: Final = 0.2
+OF_THE_CHANGE: Final = 0.25
 AT_LEAST: Final = 0.01
 EXTRAPOLATED: Final = 2.0
 # A fit whose residual is within this factor of the best can't be ruled out.
