@@ -1,13 +1,14 @@
 """Knobs beside the rows of the gap: what turning one is predicted to save, and what its cause costs.
 
 Rows say how the measured difference divides. What one knob saves depends on the causes that stay (slow launches keep a
-fuller batch from paying), and its value may go beyond the other run's. Where the two differ by more than the
-prediction's interval, that is said.
+fuller batch from paying), and its value may go beyond the other run's. Where the two differ, that is said, and whether
+the prediction's interval covers it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,9 +16,13 @@ from profiler.analyzers.causes import CAUSES
 from profiler.analyzers.metrics import changed
 from profiler.model.diagnosis import Cause, Gap, Recommendation
 
+# Changes that are so close, or differ by so little of the row, are the same to a reader.
+CLOSE: Final = 0.02
+NEAR: Final = 0.1
+
 
 def beside_rows(knobs: Sequence[Recommendation], gap: Gap) -> tuple[Recommendation, ...]:
-    """The knobs of the run that loses ``gap``; a prediction that is not what its cause's row is worth says so."""
+    """The knobs of the run that loses ``gap``; a prediction says where its cause's row is worth something else."""
     return tuple(_beside(knob, gap) for knob in knobs)
 
 
@@ -28,13 +33,16 @@ def _beside(knob: Recommendation, gap: Gap) -> Recommendation:
     if prediction is None or kind is None or row is None:
         return knob
     worth = worth_of(row, gap)
-    if worth is None or prediction.interval[0] <= worth <= prediction.interval[1]:
+    if worth is None or abs(worth - prediction.change) <= max(CLOSE, NEAR * abs(worth)):
         return knob
     title = kind.title if kind.title.isupper() or " " in kind.title else kind.title.lower()
-    if worth * prediction.change > 0.0 and abs(worth) > abs(prediction.change):
-        text = f"less than {title}'s row of the gap ({changed(worth)}): the other causes still hold the run back"
+    told = f"{title}'s row of the gap ({changed(worth)})"
+    if prediction.interval[0] <= worth <= prediction.interval[1]:
+        text = f"{told} lies in it"
+    elif worth * prediction.change > 0.0 and abs(worth) > abs(prediction.change):
+        text = f"less than {told}: the other causes still hold the run back"
     else:
-        text = f"not {title}'s row of the gap ({changed(worth)}): rows divide the gap and predict no knob"
+        text = f"not {told}: rows divide the gap and predict no knob"
     return replace(knob, beside={gap.metric: text})
 
 

@@ -236,22 +236,17 @@ def _recommendation(
 ) -> Recommendation:
     current = run.fact(f"setting.{effect.knob}")
     numeric = not isinstance(value, bool) and bool(knob.flags)
-    others = ", ".join(
-        f"{name} {changed(prediction.change)}"
-        for name, prediction in seen.predicted.items()
-        if name in SHOWN and abs(prediction.change) >= WORTH
-    )
-    why = f"{effect.title}: {others}."
+    confidence, reason = confidence_of(seen, metric)
+    why = f"Acts on {effect.title}."
     for note in seen.notes:
         why += f" {note[0].upper()}{note[1:]}."
-    if seen.extrapolated:
+    if seen.extrapolated and not reason.startswith("extrapolated"):
         why += " Extrapolated: steps would carry what this run has not seen."
     for name, prediction in seen.predicted.items():
         error = seen.error.get(name, 0.0)
         if name in SHOWN and name != metric and abs(error) > max(CLOSE, abs(prediction.change)):
             off = f"is off by {changed(error)} in {name}, more than what is predicted of it"
             why += f" The replay of the run as it was {off}."
-    confidence, reason = confidence_of(seen, metric)
     return Recommendation(
         run=run.name,
         knob=effect.knob,

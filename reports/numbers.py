@@ -136,6 +136,14 @@ def signed_percent(fraction: float | None) -> str:
     return _times(1.0 + fraction) if MANY <= fraction < _HUGE else _join(_PERCENT.signed(fraction), "%")
 
 
+def changes(interval: Interval) -> str:
+    """An interval of relative changes: ``-12.0% to +8.1%``, ``0.61 to 6.58 times``."""
+    low, high = interval
+    if MANY <= high < _HUGE:
+        return said("{low} to {high} times", low=times(1.0 + low), high=times(1.0 + high))
+    return said("{low} to {high}", low=signed_percent(low), high=signed_percent(high))
+
+
 def _times(factor: float) -> str:
     text = times(abs(factor))
     return said("{count} times", count=f"-{text}" if factor < 0 else text)
@@ -143,8 +151,7 @@ def _times(factor: float) -> str:
 
 def predicted(knob: Recommendation, metric: str) -> str:
     """What stands in brackets behind a prediction: its interval, and why it is not what the knob's cause costs."""
-    low, high = map(signed_percent, knob.predicted[metric].interval)
-    bounds = level(said("{low} to {high}", low=low, high=high))
+    bounds = level(changes(knob.predicted[metric].interval))
     return "; ".join(text for text in (bounds, knob.beside.get(metric, "")) if text)
 
 

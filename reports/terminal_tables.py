@@ -253,13 +253,12 @@ def predictions(metrics: Mapping[str, float], every: Mapping[str, Prediction], v
         if not verbose and name.startswith("p"):
             continue
         value, unit = metrics[name], wording.metric_unit(name)
-        low, high = (numbers.signed_percent(bound) for bound in prediction.interval)
         cells = [
             wording.metric(name),
             numbers.quantity(value, unit),
             numbers.quantity(value * (1.0 + prediction.change), unit),
             numbers.signed_percent(prediction.change),
-            said("{low} to {high}", low=low, high=high),
+            numbers.changes(prediction.interval),
         ]
         table.add_row(*_texts(cells))
     return table

@@ -107,7 +107,9 @@ def _rule(rule: FairnessRule) -> FairnessRule:
 
 
 def _line(line: SummaryLine) -> SummaryLine:
-    return replace(line, a=_value(line.a), b=_value(line.b))
+    return replace(
+        line, a=_value(line.a), b=_value(line.b), a_source=named(line.a_source), b_source=named(line.b_source)
+    )
 
 
 def _steps(pair: StepPair) -> StepPair:

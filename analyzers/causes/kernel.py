@@ -28,7 +28,8 @@ def _summary(view: View, amount: float) -> str:
     a, b = view.names()
     if not both(view.per_step("kernel")):
         if view.a.device == "cpu" and view.b.device == "cpu":
-            return "equal steps differ inside the executor; without traces of both, kernels and dispatch stay together"
+            text = "equal steps differ inside the executor; without traces of both that compare, kernels and dispatch"
+            return f"{text} stay together"
         missing = [m.name for m in (view.a, view.b) if m.traced is None]
         return f"not known: kernel times need a trace with steps of {' and '.join(missing) or 'both runs'}"
     kernels = view.traced("kernels")
