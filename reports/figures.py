@@ -119,7 +119,7 @@ def kernels(every: tuple[KernelRow, ...], side: tuple[str, str], per: str) -> di
         )
     ]
     figure = go.Figure(bars, layout={"template": "none"})
-    _layout(figure, [row.category for row in categories], f"{scale.unit} {per}")
+    _layout(figure, [row.category for row in categories], said("{unit} {per}", unit=scale.unit, per=per))
     figure.update_layout(
         showlegend=True, legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}, margin={"t": 36}
     )

@@ -210,8 +210,8 @@ def test_a_key_is_in_one_table() -> None:
 
 def test_a_place_takes_what_stands_there_and_never_another_clause() -> None:
     table = Catalogue({"{a} waits for {b}": "{a} 等待 {b}", "the disk": "磁盘"}, frozenset({"{a} waits for {b}"}))
-    assert table.sentence("run-A waits for the disk") == "run-A 等待 磁盘"
-    assert table.sentence("run-A waits for the disk; run-B waits for 3.5 ms.") == "run-A 等待 磁盘；run-B 等待 3.5 ms。"
+    assert table.sentence("run-A waits for the disk") == "run-A 等待磁盘"
+    assert table.sentence("run-A waits for the disk; run-B waits for 3.5 ms.") == "run-A 等待磁盘；run-B 等待 3.5 ms。"
     assert table.sentence("something else entirely") == "something else entirely"
     assert table.missed == {"something else entirely"}
 
