@@ -58,14 +58,15 @@ def breakdown(gap: Gap, width: int) -> Iterator[RenderableType]:
 def gaps(every: Sequence[Gap], side: tuple[str, str], width: int) -> Table:
     """Metrics in one line each."""
     table = _table(
-        "metric", *map(Text, side), "gap", "relative", *((wording.INTERVAL, "") if width >= _WIDE else ("",))
+        "metric", *map(Text, side), "gap", "relative", *((wording.INTERVAL,) if width >= _WIDE else ()), "better"
     )
     for gap in every:
         level, scale = numbers.level_scale(gap), numbers.gap_scale(gap)
         cells = [wording.metric(gap.metric), level.full(gap.a), level.full(gap.b)]
         cells += [f"{scale.signed(gap.gap)} {scale.unit}", numbers.signed_percent(gap.relative)]
         cells += [scale.interval(gap.interval)] if width >= _WIDE else []
-        table.add_row(*_texts([*cells, wording.outcome(gap, *side)]))
+        better = wording.outcome(gap, *side) if gap.winner is None else side["ab".index(gap.winner)]
+        table.add_row(*_texts([*cells, better]))
     return table
 
 

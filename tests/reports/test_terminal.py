@@ -48,7 +48,7 @@ measured gap          -2,141   100.0%   -2,190 to -2,095     +95.74
   frontend, hardware, workload.
 
 Other metrics
-metric         run-A      run-B         gap   relative
+metric         run-A      run-B         gap   relative                better
 ────────────────────────────────────────────────────────────────────────────
 mean TPOT   11.10 ms   10.80 ms   -300.0 µs      -2.7%   no difference shown
 p99 TTFT     1.443 s    1.404 s   -39.00 ms      -2.7%   no difference shown
