@@ -6,11 +6,13 @@ import re
 
 import pytest
 
+from profiler import open_run
 from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.gap.view import time_text
 from profiler.model.diagnosis import Cause, Diagnosis
 from profiler.reports import numbers
 from tests.conftest import Lab
+from tests.strategies import CORPUS
 
 CASES = ("null", "tp-slow-comm", "slow-attention", "few-sequences", "graphs-off")
 
@@ -65,6 +67,20 @@ def test_equal_collectives_are_not_said_to_be_hidden(lab: Lab) -> None:
 def test_no_wait_is_told_finer_than_a_fit_can_tell() -> None:
     assert time_text(0.0) == time_text(3.6e-7) == "under 1 µs"
     assert time_text(3.64e-6) == "3.64 µs"
+
+
+def test_idle_time_below_a_fit_s_resolution_is_words_in_the_evidence_too(lab: Lab) -> None:
+    (found,) = (e for e in row(lab("graphs-off").forward, "scheduling").evidence if "between steps" in e.name)
+    assert found.a == "under 1 µs" and isinstance(found.b, float) and found.b > 1e-6
+
+
+def test_a_row_of_one_timed_side_says_what_it_rests_on() -> None:
+    runs = CORPUS / "own/vllm-vs-sglang"
+    if not runs.is_dir():
+        pytest.skip("the corpus of real files is not on this machine")
+    found = row(diagnose(open_run(runs / "vllm-1"), open_run(runs / "sglang-1")), "scheduling")
+    assert found.gap > 0.0
+    assert re.match(r"\d+% of vllm-1's time lies outside its timed steps; how much of sglang-1's does", found.summary)
 
 
 @pytest.mark.parametrize("case", ["opposing", "three-at-once"])
