@@ -12,6 +12,8 @@ from profiler.model.diagnosis import Cause, FairnessRule, Gap, RunSummary, Verdi
 # In a sentence a cause's title is a common noun, but for a name.
 TITLES = {kind.name: kind.title if "CUDA" in kind.title else kind.title.lower() for kind in CAUSES}
 _MOST: Final = 0.5
+# From here on a share is told as a factor.
+_MANY_TIMES: Final = 10.0
 Status = Literal["winner", "no difference", "not comparable", "insufficient evidence"]
 
 
@@ -121,14 +123,19 @@ def _why(gap: Gap, missing: Sequence[str]) -> str:
     parts = []
     for row in rows[:3]:
         hedge = "" if _certain(row) else " (its interval holds zero)"
-        parts.append(f"{row.share:.0%} of the gap is {TITLES[row.cause]}{hedge}: {row.summary}.")
+        parts.append(f"{_of_the_gap(row.share or 0.0)} is {TITLES[row.cause]}{hedge}: {row.summary}.")
     against = [(row, -row.share) for row in gap.causes if row.share is not None and row.share <= -0.1 and _certain(row)]
     for row, share in against[:2]:
-        parts.append(f"Against it, {TITLES[row.cause]} takes back {share:.0%} of the gap: {row.summary}.")
+        parts.append(f"Against it, {TITLES[row.cause]} takes back {_of_the_gap(share)}: {row.summary}.")
     if gap.unexplained.share is not None and abs(gap.unexplained.share) >= 0.1:
         why = f": {missing[-1]}" if missing and abs(gap.unexplained.share) >= _MOST else ""
         parts.append(f"{gap.unexplained.share:.0%} is unexplained{why}.")
     return " ".join(parts)
+
+
+def _of_the_gap(share: float) -> str:
+    """A share in a sentence; of a small gap whose causes cancel each other a factor."""
+    return f"{share:.0%} of the gap" if abs(share) < _MANY_TIMES else f"{times(share)} times the gap"
 
 
 def _certain(row: Cause) -> bool:

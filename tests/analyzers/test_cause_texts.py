@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from profiler import open_run
 from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.gap.view import time_text
+from profiler.analyzers.verdict import verdict_of
 from profiler.model.diagnosis import Cause, Diagnosis
 from profiler.reports import numbers
 from tests.conftest import Lab
@@ -114,3 +116,13 @@ def test_intervals_do_not_depend_on_which_run_is_called_a(case: str, lab: Lab) -
     for one, two in zip(lab(case).forward.gaps, lab(case).backward.gaps, strict=True):
         assert one.interval is not None and two.interval is not None
         assert one.interval == pytest.approx((-two.interval[1], -two.interval[0]))
+
+
+def test_a_verdict_tells_large_shares_and_changes_as_factors(lab: Lab) -> None:
+    document = lab("opposing").forward
+    gap = document.gaps[0]
+    rows = tuple(replace(one, share=16.43 if one.cause == "kernel" else one.share) for one in gap.causes)
+    three = replace(gap, b=3.2 * gap.a, gap=2.2 * gap.a, relative=2.2, interval=(2.1 * gap.a, 2.3 * gap.a), causes=rows)
+    a, b = document.runs
+    text = verdict_of((three,), (), (a, b), (), ()).text
+    assert ": 3.2 times as many (95%: 3.1 to 3.3)." in text and "16.4 times the gap is kernel: " in text
