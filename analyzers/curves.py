@@ -94,9 +94,10 @@ def _binned(at: Floats, values: Floats) -> tuple[tuple[float, ...], tuple[float,
 
 
 def role_rows(a: Measured | None, b: Measured | None) -> tuple[RoleRow, ...]:
-    """Device seconds a step by role in the model, the longest first; none where neither trace shows roles."""
+    """Device seconds and calls a step by role in the model, the longest first; none where neither trace shows roles."""
     accounts = [None if run is None else run.traced for run in (a, b)]
     sides = [_roles(account) for account in accounts]
+    calls = [_calls(account) for account in accounts]
     layers = [_by_layer(account, side) for account, side in zip(accounts, sides, strict=True)]
     shares = [
         {} if run is None or run.traced is None else {roof.role: roof.share for roof in roofs_of(run.run, run.traced)}
@@ -107,6 +108,8 @@ def role_rows(a: Measured | None, b: Measured | None) -> tuple[RoleRow, ...]:
             role=name,
             a_seconds=sides[0].get(name),
             b_seconds=sides[1].get(name),
+            a_calls=calls[0].get(name),
+            b_calls=calls[1].get(name),
             a_layer=layers[0].get(name),
             b_layer=layers[1].get(name),
             a_roofline=shares[0].get(name),
@@ -121,6 +124,13 @@ def _by_layer(account: DeviceAccount | None, seconds: Mapping[str, float]) -> di
     """Seconds of one layer, of the roles that each has; the norm behind the last layer counts with them."""
     layers = None if account is None else account.layers
     return {role: value / layers for role, value in seconds.items() if role in _IN_LAYERS} if layers else {}
+
+
+def _calls(account: DeviceAccount | None) -> dict[str, float]:
+    if account is None or account.steps is None:
+        return {}
+    count = len(account.steps.first)
+    return {role: calls / count for role, calls in account.steps.role_calls.items()}
 
 
 def _roles(account: DeviceAccount | None) -> dict[str, float]:

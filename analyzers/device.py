@@ -18,15 +18,14 @@ from profiler.analyzers.communication import Collectives, collectives_of
 from profiler.analyzers.critical_path import CriticalPath, critical_path
 from profiler.analyzers.device_view import DeviceView, views_of
 from profiler.analyzers.graphs import GraphUse, distinct_pairs, graph_use
-from profiler.analyzers.idle import Gaps, annotated_phases
-from profiler.analyzers.kernels import Classified
+from profiler.analyzers.idle import annotated_phases
 from profiler.analyzers.layers import ROLES, Layers
 from profiler.analyzers.micro_batches import MicroBatches, micro_batches_of
 from profiler.analyzers.speculation import Speculation, speculation_of
 from profiler.analyzers.timeline import Sweep, whole_nanoseconds
-from profiler.analyzers.trace_steps import Launched, Spans, is_graph_launch
+from profiler.analyzers.trace_steps import Spans, is_graph_launch
 from profiler.model.requests import Floats, Ints
-from profiler.model.trace import EventTable, Kind, Trace
+from profiler.model.trace import Kind, Trace
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,12 @@ class StepCosts:
     """Per step of the trace (columns of one length): seconds by busy category, by role in the model and by idle cause,
     kernels launched, of these replayed by a graph, and graph launches. ``launching`` is the host time from a step's
     first launch call to the end of its last (NaN where the trace has no launches), ``phases`` the annotated host
-    phases of a step, seconds on average."""
+    phases of a step, seconds on average. ``role_calls`` are the calls of each role in all steps together."""
 
     spans: Spans
     busy: Mapping[str, Floats]
     roles: Mapping[str, Floats]
+    role_calls: Mapping[str, int]
     idle: Mapping[str, Floats]
     kernels: Ints
     replayed: Ints
@@ -72,7 +72,8 @@ class DeviceAccount:
     ``roles`` is the busy time once more, by what the kernels do in the model (adds up to ``busy_ns``); empty where no
     attention was recognised, so that the place of the others can't be told. ``layers`` is the count of most steps
     (None: they disagree, or there are none).
-    ``captured`` are seconds of replayed work by the ranges that it was captured in.
+    ``calls`` and ``role_calls`` count the device's events by the keys of ``busy`` and ``roles``; of an operator that is
+    cut into pieces one. ``captured`` are seconds of replayed work by the ranges that it was captured in.
     """
 
     trace: str
@@ -83,8 +84,10 @@ class DeviceAccount:
     busy_ns: int
     window_ns: int
     busy: Mapping[str, int]
+    calls: Mapping[str, int]
     idle: Mapping[str, int]
     roles: Mapping[str, int]
+    role_calls: Mapping[str, int]
     layers: int | None
     unclassified_share: float | None
     steps: StepCosts | None
@@ -111,14 +114,14 @@ def accounts_of(trace: Trace, views: Sequence[DeviceView] | None = None) -> tupl
 
 def _account(view: DeviceView) -> DeviceAccount:
     trace, events, links, swept, gaps = view.trace, view.events, view.links, view.swept, view.gaps
-    classes, layers = view.classes, view.layers
+    classes, layers, called = view.classes, view.layers, view.called
     category_ns = np.bincount(classes.code[events.name], swept.share, minlength=len(classes.categories))
     busy = {name: float(ns) for name, ns in zip(classes.categories, category_ns, strict=True) if ns > 0}
     computing = view.computing
     kernel_time = float(swept.share[computing].sum())
     unknown = float(swept.share[computing & ~classes.known[events.name]].sum())
     idle_total = swept.window - swept.busy
-    costs = _step_costs(trace, events, links, classes, layers, swept, gaps, view.spans)
+    costs = _step_costs(view)
     return DeviceAccount(
         trace=trace.path,
         device=view.device,
@@ -128,15 +131,17 @@ def _account(view: DeviceView) -> DeviceAccount:
         busy_ns=swept.busy,
         window_ns=swept.window,
         busy=whole_nanoseconds(busy, swept.busy),
+        calls=_counted(classes.code[events.name[called]], classes.categories),
         idle=whole_nanoseconds(gaps.by_cause(), idle_total) if idle_total else {},
         roles={} if not layers.found else _by_role(layers, swept),
+        role_calls={} if not layers.found else _counted(layers.role[called], ROLES),
         layers=layers.usual,
         unclassified_share=unknown / kernel_time if kernel_time else None,
         steps=costs,
         graphs=graph_use(trace, events, links, swept.share, gaps, view.spans, view.attending),
         collectives=collectives_of(trace, events, classes, swept.share, links, view.spans),
         path=critical_path(view),
-        totals=_totals(trace, events, links, classes, swept),
+        totals=_totals(view),
         speculation=None if costs is None else _speculation(view, costs),
         micro_batches=micro_batches_of(trace, events, links, classes),
         launches_known=float(np.mean(links.call >= 0)) if view.operators is None else None,
@@ -155,16 +160,14 @@ def _by_role(layers: Layers, swept: Sweep) -> dict[str, int]:
     return whole_nanoseconds(parts, swept.busy)
 
 
-def _step_costs(
-    trace: Trace,
-    events: EventTable,
-    links: Launched,
-    classes: Classified,
-    layers: Layers,
-    swept: Sweep,
-    gaps: Gaps,
-    spans: Spans,
-) -> StepCosts | None:
+def _counted(code: NDArray[Any], names: Sequence[str]) -> dict[str, int]:
+    """How often each of ``names`` occurs, of those that do; ``code`` indexes them."""
+    return {names[i]: n for i, n in enumerate(np.bincount(code, minlength=len(names)).tolist()) if n}
+
+
+def _step_costs(view: DeviceView) -> StepCosts | None:
+    trace, events, links, swept, gaps = view.trace, view.events, view.links, view.swept, view.gaps
+    classes, layers, spans = view.classes, view.layers, view.spans
     owned = links.step >= 0
     if not owned.any():
         return None
@@ -185,7 +188,7 @@ def _step_costs(
     np.minimum.at(first, step[owned], events.start[owned])
     graph = is_graph_launch(trace, links.calls)
     by_graph = (links.call >= 0) & (graph[links.call] if len(graph) else False)
-    kernel = owned & events.are(Kind.KERNEL, Kind.OPERATOR)
+    kernel = owned & view.called & events.are(Kind.KERNEL, Kind.OPERATOR)
     replayed = kernel & by_graph
     replays = distinct_pairs(step[replayed], links.call[replayed])
     launching = np.full(n, np.nan)
@@ -201,6 +204,7 @@ def _step_costs(
         spans=kept,
         busy=busy,
         roles=roles,
+        role_calls={} if layers.usual is None else _counted(layers.role[owned & view.called], ROLES),
         idle=idle,
         kernels=np.bincount(step[kernel], minlength=n),
         replayed=np.bincount(step[replayed], minlength=n),
@@ -219,15 +223,13 @@ def _by_step(step: Ints, share: Floats, code: NDArray[Any], names: Sequence[str]
     return {name: seconds[:, i].copy() for i, name in enumerate(names) if occurs[i]}
 
 
-def _totals(
-    trace: Trace, events: EventTable, links: Launched, classes: Classified, swept: Sweep
-) -> tuple[KernelTotal, ...]:
-    owned = links.step >= 0
-    rows_used = owned if owned.any() else np.ones(len(events), bool)
-    name = events.name[rows_used]
-    calls, seconds = np.bincount(name), np.bincount(name, swept.share[rows_used]) / 1e9
+def _totals(view: DeviceView) -> tuple[KernelTotal, ...]:
+    events, classes, owned = view.events, view.classes, view.links.step >= 0
+    used = owned if owned.any() else np.ones(len(events), bool)
+    name = events.name[used]
+    calls, seconds = np.bincount(name, view.called[used]), np.bincount(name, view.swept.share[used]) / 1e9
     rows = [
-        KernelTotal(trace.names[i], classes.categories[classes.code[i]], float(seconds[i]), int(calls[i]))
-        for i in np.flatnonzero(calls).tolist()
+        KernelTotal(view.trace.names[i], classes.categories[classes.code[i]], float(seconds[i]), int(calls[i]))
+        for i in np.flatnonzero(np.bincount(name)).tolist()
     ]
     return tuple(sorted(rows, key=lambda r: (-r.seconds, r.name)))

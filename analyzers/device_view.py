@@ -27,7 +27,7 @@ CPU: Final = "cpu"
 class DeviceView:
     """``events`` are sorted by start; ``swept.share`` is each one's exclusive nanoseconds. ``operators`` is the number
     of framework operators where the device is a CPU's compute thread (its events are then the innermost pieces), else
-    None."""
+    None. ``called`` are the events that a call begins with: all but later pieces of an operator."""
 
     trace: Trace
     device: str
@@ -38,6 +38,7 @@ class DeviceView:
     swept: Sweep
     gaps: Gaps
     spans: Spans
+    called: NDArray[np.bool_]
     operators: int | None = None
 
     @property
@@ -91,7 +92,9 @@ def views_of(trace: Trace) -> tuple[DeviceView, ...]:
         swept = sweep(events.start, events.end, _tiers(events, classes))
         gaps = gaps_on_device(trace, events, links, swept, spans)
         _let_go(table)
-        views.append(DeviceView(trace, f"gpu {device}", titles.get(device), events, links, classes, swept, gaps, spans))
+        called = np.ones(len(events), bool)
+        name = f"gpu {device}"
+        views.append(DeviceView(trace, name, titles.get(device), events, links, classes, swept, gaps, spans, called))
     return tuple(views)
 
 
@@ -139,11 +142,11 @@ def _cpu_view(trace: Trace, spans: Spans) -> DeviceView | None:
         operators = operators.select(np.isin(operators.thread, spans.thread))
     if not len(operators):
         return None
-    events = innermost(operators)
+    events, called = innermost(operators)
     classes = classify(trace.names, events.names_used(), "operator_families")
     swept = sweep(events.start, events.end, _tiers(events, classes))
     gaps = gaps_on_cpu(trace, events, swept, spans)
     none = np.full(len(events), -1, np.int64)
     owner = spans.owner(events.start) if len(spans) else none
     links = Launched(trace.events.select(slice(0, 0)), none, owner)
-    return DeviceView(trace, CPU, None, events, links, classes, swept, gaps, spans, operators=len(operators))
+    return DeviceView(trace, CPU, None, events, links, classes, swept, gaps, spans, called, len(operators))

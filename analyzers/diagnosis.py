@@ -24,6 +24,7 @@ from profiler.analyzers.gap.rows import causes_of
 from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap, traced_steps
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput, goodput_interval
+from profiler.analyzers.interactions import beside_rows
 from profiler.analyzers.kept import kept_lost_kernels
 from profiler.analyzers.knobs import NotPredictable
 from profiler.analyzers.metrics import THROUGHPUTS, higher_is_better, metrics_of, unit_of
@@ -138,7 +139,8 @@ def _recommendations(
         return ()
     try:
         known = loser.accounts, winner.accounts
-        return recommended(loser.run, engine, winner.run, first.metric, slo, known)[:_MOST_KNOBS]
+        knobs = recommended(loser.run, engine, winner.run, first.metric, slo, known)[:_MOST_KNOBS]
+        return beside_rows(knobs, first)
     except NotPredictable:
         return ()
 

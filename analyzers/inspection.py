@@ -128,6 +128,8 @@ def _device(account: DeviceAccount) -> InspectedDevice:
         layers=account.layers,
         unclassified_share=account.unclassified_share,
         captured=dict(account.captured),
+        calls=dict(account.calls),
+        role_calls=dict(account.role_calls),
     )
 
 

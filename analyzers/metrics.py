@@ -86,6 +86,20 @@ def metrics_of(bench: BenchResult) -> dict[str, float]:
     return found
 
 
+# A change of so much and more is told as a factor: of 1,643% no digit but the first says anything.
+MANY: Final = 2.0
+
+
+def changed(fraction: float, decimals: int = 0) -> str:
+    """A relative change in a sentence: ``-36%``, ``+2.4%``, ``24.2 times``."""
+    return f"{fraction:+.{decimals}%}" if fraction < MANY else f"{times(1.0 + fraction)} times"
+
+
+def times(factor: float) -> str:
+    """A factor in three digits: ``3.21``, ``24.2``, ``1,204``."""
+    return f"{factor:.3g}" if factor < 1000.0 else f"{factor:,.0f}"
+
+
 _WORD: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E latency", "slo": "SLO", "gpu": "GPU"}
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from profiler.model.trace import EventTable
 
 
-def innermost(operators: EventTable) -> EventTable:
+class Pieces(NamedTuple):
+    """Pieces of operators in the order of their threads, and which of them are the first of their operator: so many
+    calls there are of a name (an operator that others cover from end to end has no piece)."""
+
+    events: EventTable
+    first: NDArray[np.bool_]
+
+
+def innermost(operators: EventTable) -> Pieces:
     """Cut nested operators into pieces that don't overlap within a thread; each piece belongs to the innermost one.
 
     The pieces of an operator carry its row; their durations add up to its self time. An operator that outlasts the
@@ -49,4 +60,7 @@ def innermost(operators: EventTable) -> EventTable:
     cut = operators.select(np.array(rows, np.int64))
     begin = np.array(starts, np.int64)
     columns = {field: getattr(cut, field) for field in EventTable.__dataclass_fields__}
-    return EventTable(**(columns | {"start": begin, "duration": np.array(ends, np.int64) - begin}))
+    events = EventTable(**(columns | {"start": begin, "duration": np.array(ends, np.int64) - begin}))
+    first = np.zeros(len(rows), bool)
+    first[np.unique(np.array(rows, np.int64), return_index=True)[1]] = True
+    return Pieces(events, first)

@@ -29,9 +29,10 @@ from profiler.model.run import Run
 
 Known = tuple[Sequence[DeviceAccount] | None, Sequence[DeviceAccount] | None]
 
-# Half the width of an interval beyond what bounds and other fits span, as a part of the change: with it the intervals
-# hold the truth of the lab's predictions about as often as they should (tests/benchmarks/knobs.py).
-OF_THE_CHANGE: Final = 0.2
+# A change is a factor, so intervals are on a log scale. Half their width beyond what bounds and other fits span, as a
+# part of the change: with it they hold the truth of the lab's predictions about as often as they should
+# (tests/benchmarks/knobs.py).
+OF_THE_CHANGE: Final = 0.25
 AT_LEAST: Final = 0.01
 EXTRAPOLATED: Final = 2.0
 # A fit whose residual is within this factor of the best can't be ruled out.
@@ -135,17 +136,17 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
         starts = spread.NORMAL_95 * spread.of_difference(device, device, metric)
         # What the replay gets wrong may stay or may go with the change: halfway between both.
         stays, goes = after[metric] / before[metric], after[metric] / value
-        bounds = [side[metric] / base[metric] - 1.0 for side, base in ratios if base.get(metric)]
+        bounds = [side[metric] / base[metric] for side, base in ratios if base.get(metric)]
         if turned.midway and sides:
-            stays = goes = float(np.prod([1.0 + bound for bound in bounds[: len(sides)]])) ** (1.0 / len(sides))
+            stays = goes = float(np.prod(bounds[: len(sides)])) ** (1.0 / len(sides))
         if abs(stays - 1.0) <= AT_LEAST:
             goes = stays
-        change = (stays * goes) ** 0.5 - 1.0
-        changes = [change, stays - 1.0, goes - 1.0, *bounds]
-        half = OF_THE_CHANGE * abs(change) * (EXTRAPOLATED if turned.extrapolated else 1.0)
-        half += AT_LEAST + starts * (1.0 + change)
-        low, high = min(changes) - half, max(changes) + half
-        predicted[metric] = Prediction(change=change, interval=(max(low, -1.0), high))
+        factor = (stays * goes) ** 0.5
+        half = OF_THE_CHANGE * abs(np.log(factor)) * (EXTRAPOLATED if turned.extrapolated else 1.0)
+        wider = float(np.exp(half + AT_LEAST + starts))
+        factors = (factor, stays, goes, *bounds)
+        interval = (min(factors) / wider - 1.0, max(factors) * wider - 1.0)
+        predicted[metric] = Prediction(change=factor - 1.0, interval=interval)
     return Outlook(
         measured, predicted, errors, turned.extrapolated, turned.notes, turned.low is not None, turned.midway
     )

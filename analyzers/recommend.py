@@ -10,7 +10,7 @@ from profiler.analyzers.identity import engine_of
 from profiler.analyzers.knobs import Effect, NotPredictable, Situation, Value
 from profiler.analyzers.knobs_on_cpu import effect_of, ineffective
 from profiler.analyzers.limits import TPOT, limits_of
-from profiler.analyzers.metrics import higher_is_better, metrics_of
+from profiler.analyzers.metrics import changed, higher_is_better, metrics_of
 from profiler.analyzers.predict import Known, Outlook, glance, outlook, situation_of
 from profiler.analyzers.symptoms import symptoms_of
 from profiler.model.diagnosis import Prediction, Recommendation
@@ -159,8 +159,8 @@ def scores(before: Run, after: Run, knob: str, value: str, predicted: Mapping[st
             low, high = guess.interval
             held = "within" if low <= change <= high else "outside"
             lines.append(
-                f"{knob}={value} was predicted to change {metric} by {guess.change:+.0%}; it changed by {change:+.0%}, "
-                f"{held} the interval ({low:+.0%} to {high:+.0%})"
+                f"{knob}={value} was predicted to change {metric} by {changed(guess.change)}; "
+                f"it changed by {changed(change)}, {held} the interval ({changed(low)} to {changed(high)})"
             )
     return tuple(lines)
 
@@ -236,23 +236,17 @@ def _recommendation(
 ) -> Recommendation:
     current = run.fact(f"setting.{effect.knob}")
     numeric = not isinstance(value, bool) and bool(knob.flags)
-    others = ", ".join(
-        f"{name} {prediction.change:+.0%}"
-        for name, prediction in seen.predicted.items()
-        if name in SHOWN and abs(prediction.change) >= WORTH
-    )
-    why = f"{effect.title}: {others}."
+    confidence, reason = confidence_of(seen, metric)
+    why = f"Acts on {effect.title}."
     for note in seen.notes:
         why += f" {note[0].upper()}{note[1:]}."
-    if seen.extrapolated:
+    if seen.extrapolated and not reason.startswith("extrapolated"):
         why += " Extrapolated: steps would carry what this run has not seen."
     for name, prediction in seen.predicted.items():
         error = seen.error.get(name, 0.0)
         if name in SHOWN and name != metric and abs(error) > max(CLOSE, abs(prediction.change)):
-            why += (
-                f" The replay of the run as it was is off by {error:+.0%} in {name}, more than what is predicted of it."
-            )
-    confidence, reason = confidence_of(seen, metric)
+            off = f"is off by {changed(error)} in {name}, more than what is predicted of it"
+            why += f" The replay of the run as it was {off}."
     return Recommendation(
         run=run.name,
         knob=effect.knob,
@@ -261,7 +255,7 @@ def _recommendation(
         to=_shown(value) if numeric else None,
         predicted={name: seen.predicted[name] for name in SHOWN if name in seen.predicted},
         why=why,
-        check=f"start the engine with {spelled}, send the same load, then: profiler diagnose {run.name} AFTER",
+        check=f"start the engine {_with(spelled)}, send the same load, then: profiler diagnose {run.name} AFTER",
         default=knob.default(_version(run)),
         allowed=None if knob.allowed is None else knob.allowed.words,
         needs=knob.needs,
@@ -271,10 +265,15 @@ def _recommendation(
     )
 
 
+def _with(spelled: str) -> str:
+    """A setting behind a verb; one that is left out brings its own word."""
+    return spelled if spelled.startswith("without ") else f"with {spelled}"
+
+
 def _worse(seen: Outlook) -> str:
     """The metrics that get worse for sure."""
     found = [
-        f"{name} {prediction.change:+.0%}"
+        f"{name} {changed(prediction.change)}"
         for name, prediction in seen.predicted.items()
         if name in SHOWN
         and _gain(prediction.change, name) <= -WORTH
@@ -292,7 +291,7 @@ def _verdict(rows: tuple[Recommendation, ...], metric: str, engine: Engine | Non
     prediction: Prediction = first.predicted[metric]
     sure = prediction.interval[0] > 0 or prediction.interval[1] < 0
     text = f"{first.flag} {first.to or ''}".strip()
-    return f"{text}: {metric} {prediction.change:+.0%} predicted" + (
+    return f"{text}: {metric} {changed(prediction.change)} predicted" + (
         "." if sure else "; the interval holds no change too."
     )
 

@@ -94,7 +94,7 @@ def _host(part: Excerpt, since: int, names: Names) -> Lane | None:
     host = np.isin(near.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
     named = (host & phased[near.name]) | ((near.kind == Kind.LAUNCH) & waiting[near.name])
     operators = (near.kind == Kind.OPERATOR) & ~named & ~_inside(near, named)
-    table = innermost(_in_turn(near.select(named | operators)))
+    table = innermost(_in_turn(near.select(named | operators))).events
     found = [_WAITING if waiting[name] else trace.phases[name] if phased[name] else _OPERATORS
              for name in table.name.tolist()]  # fmt: skip
     return _lane("host", "host phases" if phased.any() else "host operators", part, since, table, found, names)

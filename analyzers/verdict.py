@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from profiler.analyzers.causes import CAUSES
-from profiler.analyzers.metrics import spoken
+from profiler.analyzers.metrics import MANY, changed, spoken, times
 from profiler.model.diagnosis import Cause, FairnessRule, Gap, RunSummary, Verdict, Winner
 
 # In a sentence a cause's title is a common noun, but for a name.
 TITLES = {kind.name: kind.title if "CUDA" in kind.title else kind.title.lower() for kind in CAUSES}
 _MOST: Final = 0.5
+# From here on a share is told as a factor.
+_MANY_TIMES: Final = 10.0
 Status = Literal["winner", "no difference", "not comparable", "insufficient evidence"]
 
 
@@ -74,7 +76,7 @@ def _the_other_way(gaps: Sequence[Gap], primary: Gap, names: tuple[str, str]) ->
     if not led:
         return ""
     leader = names[0] if primary.winner == "b" else names[1]
-    told = [spoken(gap.metric) + ("" if gap.relative is None else f" ({gap.relative:+.1%})") for gap in led]
+    told = [spoken(gap.metric) + ("" if gap.relative is None else f" ({changed(gap.relative, 1)})") for gap in led]
     return f"{leader} is better in {', '.join(told)}."
 
 
@@ -93,12 +95,17 @@ def _verdict(status: Status, winner: Winner | None, headline: str, rest: str, re
 
 def _described(gap: Gap, runs: tuple[RunSummary, RunSummary]) -> str:
     names = [_title(run) for run in runs]
-    relative = "" if gap.relative is None else f": {abs(gap.relative):.1%} {'less' if gap.gap < 0 else 'more'}"
-    text = f"{names[1]} serves {gap.b:,.1f} output tokens/s where {names[0]} serves {gap.a:,.1f}{relative}"
-    if gap.interval is not None and gap.a and gap.winner is not None:
-        low, high = sorted(abs(bound / gap.a) for bound in gap.interval)
-        text += f" (95%: {low:.1%} to {high:.1%}{_repeated(runs)})"
-    return text + "."
+    text = f"{names[1]} serves {gap.b:,.1f} output tokens/s where {names[0]} serves {gap.a:,.1f}"
+    if gap.relative is None:
+        return text + "."
+    bounds = [] if gap.interval is None or gap.winner is None else [bound / gap.a for bound in gap.interval]
+    if gap.relative >= MANY:
+        text += f": {times(1.0 + gap.relative)} times as many"
+        told = [times(1.0 + bound) for bound in bounds]
+    else:
+        text += f": {abs(gap.relative):.1%} {'less' if gap.gap < 0 else 'more'}"
+        told = [f"{bound:.1%}" for bound in sorted(map(abs, bounds))]
+    return text + (f" (95%: {told[0]} to {told[1]}{_repeated(runs)})." if told else ".")
 
 
 def _repeated(runs: tuple[RunSummary, RunSummary]) -> str:
@@ -123,14 +130,19 @@ def _why(gap: Gap, missing: Sequence[str]) -> str:
     parts = []
     for row in rows[:3]:
         hedge = "" if _certain(row) else " (its interval holds zero)"
-        parts.append(f"{row.share:.0%} of the gap is {TITLES[row.cause]}{hedge}: {row.summary}.")
+        parts.append(f"{_of_the_gap(row.share or 0.0)} is {TITLES[row.cause]}{hedge}: {row.summary}.")
     against = [(row, -row.share) for row in gap.causes if row.share is not None and row.share <= -0.1 and _certain(row)]
     for row, share in against[:2]:
-        parts.append(f"Against it, {TITLES[row.cause]} takes back {share:.0%} of the gap: {row.summary}.")
+        parts.append(f"Against it, {TITLES[row.cause]} takes back {_of_the_gap(share)}: {row.summary}.")
     if gap.unexplained.share is not None and abs(gap.unexplained.share) >= 0.1:
         why = f": {missing[-1]}" if missing and abs(gap.unexplained.share) >= _MOST else ""
         parts.append(f"{gap.unexplained.share:.0%} is unexplained{why}.")
     return " ".join(parts)
+
+
+def _of_the_gap(share: float) -> str:
+    """A share in a sentence; of a small gap whose causes cancel each other a factor."""
+    return f"{share:.0%} of the gap" if abs(share) < _MANY_TIMES else f"{times(share)} times the gap"
 
 
 def _certain(row: Cause) -> bool:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from profiler.model.diagnosis import ALWAYS_SHOWN, Cause, Diagnosis, FairnessRule, Gap, Part, Verdict
 from profiler.model.document import DocumentProblem, Interval
-from profiler.reports import wording
+from profiler.reports import numbers, wording
 from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 
@@ -31,6 +31,12 @@ class Row:
     summary: str
     per_token: float | None
     cause: Cause | None = None
+
+    def bounds(self, scale: numbers.Scale) -> str:
+        """The interval; none is formed for what is left over, nor for what the runs do not differ in."""
+        if self.kind == "unexplained" or (self.interval is None and self.gap == 0.0):
+            return wording.NO_SHARE
+        return scale.interval(self.interval)
 
     @property
     def parts(self) -> tuple[Part, ...]:

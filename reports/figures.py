@@ -25,6 +25,7 @@ _BETTER: Final = "#009E73"
 _WORSE: Final = "#D55E00"
 _NEUTRAL: Final = "#999999"
 _LABEL: Final = 24
+_TITLE: Final = 60
 # Room for a legend above the plot, and for the title of an axis below it.
 LEGEND_ABOVE: Final[dict[str, Any]] = {
     "margin": {"l": 8, "r": 8, "t": 36, "b": 44},
@@ -100,8 +101,8 @@ def starts_at_zero(gap: Gap) -> bool:
     return _extent([*ends, _finite(gap.b)])[0] == 0.0
 
 
-def kernels(every: tuple[KernelRow, ...], side: tuple[str, str]) -> dict[str, Any]:
-    """Seconds per step by kernel category, both runs."""
+def kernels(every: tuple[KernelRow, ...], side: tuple[str, str], per: str) -> dict[str, Any]:
+    """Seconds by kernel category, both runs; ``per`` says of what."""
     categories = sorted((row for row in every if row.name is None), key=lambda row: -_largest(row))[:_MOST_CATEGORIES]
     scale = numbers.scale_for("s", *(_largest(row) for row in categories))
     bars = [
@@ -118,7 +119,7 @@ def kernels(every: tuple[KernelRow, ...], side: tuple[str, str]) -> dict[str, An
         )
     ]
     figure = go.Figure(bars, layout={"template": "none"})
-    _layout(figure, [row.category for row in categories], said("{unit} per step", unit=scale.unit))
+    _layout(figure, [row.category for row in categories], said("{unit} {per}", unit=scale.unit, per=per))
     figure.update_layout(
         showlegend=True, legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"}, margin={"t": 36}
     )
@@ -179,7 +180,7 @@ def _layout(figure: go.Figure, labels: list[str], unit: str) -> None:
             "tickformat": ",",
             "automargin": True,
             "zeroline": False,
-            "title": {"text": text(unit), "standoff": 8},
+            "title": {"text": text(unit, _TITLE), "standoff": 8},
         },
     )
 

@@ -15,6 +15,7 @@ from profiler.reports.translated import translated_inspection
 
 # A page holds at most this many lines of one table; the JSON document holds all.
 _MOST: Final = 300
+_TIMED: Final = ("Time", "Calls", "Time of a call")
 
 
 def to_inspection_html(inspection: Inspection) -> str:
@@ -87,24 +88,33 @@ def _devices(inspection: Inspection, cut: list[str]) -> Markup:
         where = said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=device.trace)
         title = f"{device.device} {device.name or ''}".strip() + f": {where}"
         window = device.window_seconds or float("nan")
-        buckets = [(f"{said('busy')}: {name}", s) for name, s in device.categories.items()]
-        buckets += [(f"{said('idle')}: {name}", s) for name, s in device.idle.items()]
-        rows = [[name, numbers.quantity(s, "s"), numbers.percent(s / window)] for name, s in buckets]
-        parts.append(_table(title, ["Bucket", "Time", "Of the window"], rows, cut, [s / window for _, s in buckets]))
+        buckets = [(f"{said('busy')}: {name}", s, device.calls.get(name)) for name, s in device.categories.items()]
+        buckets += [(f"{said('idle')}: {name}", s, None) for name, s in device.idle.items()]
+        rows = [[name, *_timed(s, calls), numbers.percent(s / window)] for name, s, calls in buckets]
+        columns = ["Bucket", *_TIMED, "Of the window"]
+        parts.append(_table(title, columns, rows, cut, [s / window for _, s, _ in buckets]))
         busy = device.busy_seconds or float("nan")
         if device.roles:
-            rows = [[role, numbers.quantity(s, "s"), numbers.percent(s / busy)] for role, s in device.roles.items()]
+            rows = [
+                [role, *_timed(s, device.role_calls.get(role)), numbers.percent(s / busy)]
+                for role, s in device.roles.items()
+            ]
             label = said("Roles, {n} layers: {title}", n=str(device.layers), title=title)
             if device.layers is None:
                 label = said("Roles: {title}", title=title)
             shares = [s / busy for s in device.roles.values()]
-            parts.append(_table(label, ["Role", "Time", "Of the busy time"], rows, cut, shares))
+            parts.append(_table(label, ["Role", *_TIMED, "Of the busy time"], rows, cut, shares))
         if device.captured:
             rows = [[name, numbers.quantity(s, "s"), numbers.percent(s / busy)] for name, s in device.captured.items()]
             shares = [s / busy for s in device.captured.values()]
             label = said("Replayed work by the ranges that it was captured in: {title}", title=title)
             parts.append(_table(label, ["Captured in", "Time", "Of the busy time"], rows, cut, shares))
     return Markup("").join(parts)
+
+
+def _timed(seconds: float, calls: int | None) -> list[str]:
+    """The cells of ``_TIMED``."""
+    return [numbers.quantity(seconds, "s"), "" if calls is None else f"{calls:,}", numbers.each(seconds, calls)]
 
 
 def _totals(inspection: Inspection, cut: list[str]) -> Markup:

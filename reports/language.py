@@ -29,6 +29,7 @@ _NUMBERS: Final = frozenset({"count", "total"})
 # The table of what reports say themselves: they fill its places, so none of it is a pattern.
 _OWN: Final = "page.tsv"
 _ASIDE: Final = re.compile(r"(.+) \((.+)\)")
+_HAN: Final = re.compile("[\u4e00-\u9fff]")
 # A pattern with fewer letters of its own would take sentences that it does not mean.
 _LETTERS: Final = 4
 _PROSE: Final = re.compile(r"[a-z]{3,} [a-z]{2,}|^[a-z]{4,}$")
@@ -127,8 +128,11 @@ class Catalogue:
             return found + "。"
         for pattern in self._patterns:
             if pattern.anchor in bare and (match := pattern.found.fullmatch(bare)) is not None:
-                values = {name: self.find(value) or value for name, value in match.groupdict().items()}
-                return pattern.target.format(**values)
+                target, values = pattern.target, match.groupdict()
+                for name, value in values.items():
+                    if (said := self.find(value)) is not None:
+                        target, values[name] = _seamless(target, name, said), said
+                return target.format(**values)
         for mark, joint in (("; ", "；"), (": ", "：")):
             if mark in bare and (joined := self._joined(bare.split(mark), joint)) is not None:
                 return joined
@@ -146,6 +150,14 @@ class Catalogue:
             return None
         self.missed.update(p for p, f in zip(pieces, found, strict=True) if f is None and _PROSE.search(p))
         return joint.join(piece if new is None else new for piece, new in zip(pieces, found, strict=True))
+
+
+def _seamless(target: str, name: str, text: str) -> str:
+    """The target without the spaces around a place that Latin text needs and Chinese text does not."""
+    place = re.escape(f"{{{name}}}")
+    if _HAN.match(text):
+        target = re.sub(rf"({_HAN.pattern}) ({place})", r"\1\2", target)
+    return re.sub(rf"({place}) (?={_HAN.pattern})", r"\1", target) if _HAN.match(text[-1:]) else target
 
 
 def _pattern(key: str, target: str) -> _Pattern:

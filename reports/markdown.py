@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from profiler.model.diagnosis import Diagnosis, Gap, Prediction
+from profiler.model.diagnosis import Diagnosis, Gap
 from profiler.reports import numbers, wording
 from profiler.reports.breakdown import names, ordered_gaps, ordered_problems, ordered_rules, parted, rowless, rows
 from profiler.reports.language import said
@@ -82,8 +82,7 @@ def _breakdown(gap: Gap, side: tuple[str, str]) -> str:
     titles += [f"{token.unit}/token"] if additive else []
     body = []
     for row in every:
-        interval = wording.NO_SHARE if row.kind == "unexplained" else scale.interval(row.interval)
-        cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), interval]
+        cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), row.bounds(scale)]
         cells += [token.signed(row.per_token)] if additive else []
         cells = [f"**{cell}**" for cell in cells] if row.kind == "total" else cells
         body.append([*cells, escape(row.summary)])
@@ -128,7 +127,8 @@ def _rest(diagnosis: Diagnosis) -> list[str]:
     knobs = [
         f"{escape(knob.run)}: **{escape(f'{knob.flag} {knob.to or str()}'.strip())}** "
         + "; ".join(
-            f"{escape(wording.metric(name))} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
+            f"{escape(wording.metric(name))} {numbers.signed_percent(value.change)} "
+            f"({escape(numbers.predicted(knob, name))})"
             for name, value in list(knob.predicted.items())[:_FEW]
         )
         + "."
@@ -150,11 +150,6 @@ def _rest(diagnosis: Diagnosis) -> list[str]:
         *_list("Missing evidence", [escape(line) for line in diagnosis.missing]),
         *_list("How it was measured", [escape(line) for line in diagnosis.method]),
     ]
-
-
-def _range(value: Prediction) -> str:
-    low, high = map(numbers.signed_percent, value.interval)
-    return said("{low} to {high}", low=low, high=high)
 
 
 def _list(title: str, lines: list[str]) -> list[str]:

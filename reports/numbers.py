@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from profiler.model.diagnosis import Gap
+from profiler.analyzers.metrics import MANY, times
+from profiler.model.diagnosis import Gap, Recommendation
 from profiler.model.document import Interval
 from profiler.reports import wording
 from profiler.reports.language import said
@@ -29,6 +30,8 @@ _COUNTED: Final = frozenset({"tokens", "sequences", "requests", "characters", "b
 _DIGITS: Final = 4
 _HUGE, _TINY = 1e15, 1e-9
 _MOST_DECIMALS: Final = 6
+# From here on a share is told as a factor.
+_MANY_TIMES: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,9 @@ class Scale:
         return said("{low} to {high}", low=self.plain(bounds[0]), high=self.plain(bounds[1]))
 
 
+_PERCENT: Final = Scale(0.01, "%", 1)
+
+
 def scale_for(unit: str, *values: float | None) -> Scale:
     """The scale at which the largest of ``values`` shows four significant digits."""
     largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
@@ -73,7 +79,7 @@ def scale_for(unit: str, *values: float | None) -> Scale:
     elif unit == "Hz":
         divisor, name = _fitting(_HERTZ, largest, default=(1.0, "Hz"))
     elif unit in _FRACTION_NAMES:
-        return Scale(0.01, "%", 1)
+        return _PERCENT
     else:
         divisor, name = 1.0, plain(unit)
     shown = largest / divisor
@@ -111,19 +117,42 @@ def quantity(value: float | str | None, unit: str) -> str:
     return scale_for(unit[:-1] if value == 1 and unit in _COUNTED else unit, value).full(value)
 
 
+def each(seconds: float | None, calls: float | None) -> str:
+    """The time of one of several calls."""
+    return quantity(seconds / calls, "s") if seconds is not None and calls else wording.NO_SHARE
+
+
 def percent(fraction: float | None) -> str:
-    """A share: ``70.2%``."""
-    return wording.NO_SHARE if fraction is None else _join(_percents(fraction).plain(fraction), "%")
-
-
-def _percents(fraction: float) -> Scale:
-    """Four digits, as for every other value."""
-    return Scale(0.01, "%", 1 if abs(fraction) < 10 else 0)
+    """A share: ``70.2%``; of a small gap whose causes cancel each other ``24.2 times``."""
+    if fraction is None:
+        return wording.NO_SHARE
+    return _times(fraction) if _MANY_TIMES <= abs(fraction) < _HUGE else _join(_PERCENT.plain(fraction), "%")
 
 
 def signed_percent(fraction: float | None) -> str:
-    """A relative change: ``-36.2%``, ``+2,321%``."""
-    return wording.NO_SHARE if fraction is None else _join(_percents(fraction).signed(fraction), "%")
+    """A relative change: ``-36.2%``, ``24.2 times``."""
+    if fraction is None:
+        return wording.NO_SHARE
+    return _times(1.0 + fraction) if MANY <= fraction < _HUGE else _join(_PERCENT.signed(fraction), "%")
+
+
+def changes(interval: Interval) -> str:
+    """An interval of relative changes: ``-12.0% to +8.1%``, ``0.61 to 6.58 times``."""
+    low, high = interval
+    if MANY <= high < _HUGE:
+        return said("{low} to {high} times", low=times(1.0 + low), high=times(1.0 + high))
+    return said("{low} to {high}", low=signed_percent(low), high=signed_percent(high))
+
+
+def _times(factor: float) -> str:
+    text = times(abs(factor))
+    return said("{count} times", count=f"-{text}" if factor < 0 else text)
+
+
+def predicted(knob: Recommendation, metric: str) -> str:
+    """What stands in brackets behind a prediction: its interval, and why it is not what the knob's cause costs."""
+    bounds = level(changes(knob.predicted[metric].interval))
+    return "; ".join(text for text in (bounds, knob.beside.get(metric, "")) if text)
 
 
 def level(interval: str) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from profiler.model.diagnosis import Cause, Diagnosis, FairnessRule, Gap, Prediction
+from profiler.model.diagnosis import Cause, Diagnosis, FairnessRule, Gap
 from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Inspection
 from profiler.reports import numbers, terminal_tables, wording
@@ -24,6 +24,7 @@ from profiler.reports.breakdown import (
     rowless,
     rows,
 )
+from profiler.reports.kernel_basis import basis_of
 from profiler.reports.language import said
 from profiler.reports.safe_text import plain
 from profiler.reports.translated import translated, translated_inspection
@@ -46,8 +47,9 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> No
         _heading(console, "Other metrics")
         console.print(terminal_tables.gaps(gaps[len(detailed) :], side, console.width))
     if diagnosis.kernels and (verbose or not gaps):
-        _heading(console, "Kernel time per step")
-        console.print(terminal_tables.kernels(diagnosis.kernels, side))
+        basis = basis_of(diagnosis)
+        _heading(console, said("Kernel time {per}", per=basis.per))
+        console.print(terminal_tables.kernels(map(basis.of, diagnosis.kernels), side, console.width))
     _fairness(diagnosis.fairness, console, side, verbose)
     _recommendations(diagnosis, console)
     _problems(diagnosis.problems, console, verbose)
@@ -182,7 +184,7 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
     for knob in diagnosis.recommendations:
         change = f"{knob.flag} {knob.to or ''}".strip()
         predicted = "; ".join(
-            f"{wording.metric(name)} {numbers.signed_percent(value.change)} ({numbers.level(_range(value))})"
+            f"{wording.metric(name)} {numbers.signed_percent(value.change)} ({numbers.predicted(knob, name)})"
             for name, value in knob.predicted.items()
         )
         console.print(Text.assemble("  ", plain(knob.run), ": ", (plain(change), "bold"), plain(wording.now(knob))))
@@ -190,11 +192,6 @@ def _recommendations(diagnosis: Diagnosis, console: Console) -> None:
         for line in (predicted, wording.why(knob), *told, f"{said('check:')} {knob.check}" if knob.check else ""):
             if line:
                 console.print(_indented(Text(plain(line)), 4))
-
-
-def _range(value: Prediction) -> str:
-    low, high = map(numbers.signed_percent, value.interval)
-    return said("{low} to {high}", low=low, high=high)
 
 
 def _problems(problems: Iterable[DocumentProblem], console: Console, verbose: bool) -> None:

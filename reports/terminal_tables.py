@@ -26,6 +26,7 @@ from profiler.reports.safe_text import plain
 
 _WIDE = 120
 _HEADER = 40
+_CALLS = ("calls", "of a call")
 # rules under the head and above the total, nothing else
 _RULES = box.Box("    \n    \n ── \n    \n ── \n ── \n    \n    \n")
 
@@ -43,7 +44,7 @@ def breakdown(gap: Gap, width: int) -> Iterator[RenderableType]:
     if wide:
         table.add_column(Text(said("why")), overflow="fold", ratio=1)
     for row in every:
-        cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), interval(row, scale)]
+        cells = [row.label, scale.signed(row.gap), numbers.percent(row.share), row.bounds(scale)]
         cells += [token.signed(row.per_token)] if additive else []
         cells += [row.summary] if wide else []
         if row.kind == "total":
@@ -57,14 +58,15 @@ def breakdown(gap: Gap, width: int) -> Iterator[RenderableType]:
 def gaps(every: Sequence[Gap], side: tuple[str, str], width: int) -> Table:
     """Metrics in one line each."""
     table = _table(
-        "metric", *map(Text, side), "gap", "relative", *((wording.INTERVAL, "") if width >= _WIDE else ("",))
+        "metric", *map(Text, side), "gap", "relative", *((wording.INTERVAL,) if width >= _WIDE else ()), "better"
     )
     for gap in every:
         level, scale = numbers.level_scale(gap), numbers.gap_scale(gap)
         cells = [wording.metric(gap.metric), level.full(gap.a), level.full(gap.b)]
         cells += [f"{scale.signed(gap.gap)} {scale.unit}", numbers.signed_percent(gap.relative)]
         cells += [scale.interval(gap.interval)] if width >= _WIDE else []
-        table.add_row(*_texts([*cells, wording.outcome(gap, *side)]))
+        better = wording.outcome(gap, *side) if gap.winner is None else side["ab".index(gap.winner)]
+        table.add_row(*_texts([*cells, better]))
     return table
 
 
@@ -78,18 +80,19 @@ def evidence(every: Iterable[Evidence], side: tuple[str, str]) -> Table:
     return table
 
 
-def parts(every: Iterable[Part], scale: numbers.Scale) -> Table:
-    """The second level of a cause."""
-    table = _table("part", _gap(scale), "share", wording.INTERVAL)
+def parts(every: Sequence[Part], scale: numbers.Scale) -> Table:
+    """The second level of a cause; intervals where any is known."""
+    bounded = any(part.interval is not None for part in every)
+    table = _table("part", _gap(scale), "share", *((wording.INTERVAL,) if bounded else ()))
     for part in every:
-        table.add_row(
-            *_texts([part.name, scale.signed(part.gap), numbers.percent(part.share), scale.interval(part.interval)])
-        )
+        cells = [part.name, scale.signed(part.gap), numbers.percent(part.share)]
+        table.add_row(*_texts([*cells, scale.interval(part.interval)] if bounded else cells))
     return table
 
 
-def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
-    """Kernel categories, seconds and calls per step."""
+def kernels(every: Iterable[KernelRow], side: tuple[str, str], width: int) -> Table:
+    """Kernel categories, seconds and calls; on a wide page the time of a call too."""
+    wide = width >= _WIDE
     categories = [row for row in every if row.name is None]
     scale = numbers.scale_for("s", *(row.a_seconds for row in categories), *(row.b_seconds for row in categories))
     table = _table(
@@ -97,6 +100,7 @@ def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
         *(Text(f"{name}, {scale.unit}") for name in side),
         "difference",
         *(Text(said("{run}, calls", run=name)) for name in side),
+        *(Text(said("{run}, of a call", run=name)) for name in side if wide),
     )
     for row in categories:
         table.add_row(
@@ -108,6 +112,11 @@ def kernels(every: Iterable[KernelRow], side: tuple[str, str]) -> Table:
                     scale.signed((row.b_seconds or 0.0) - (row.a_seconds or 0.0)),
                     numbers.quantity(row.a_calls, ""),
                     numbers.quantity(row.b_calls, ""),
+                    *(
+                        numbers.each(s, n)
+                        for s, n in ((row.a_seconds, row.a_calls), (row.b_seconds, row.b_calls))
+                        if wide
+                    ),
                 ]
             )
         )
@@ -157,11 +166,12 @@ def steps(every: Iterable[InspectedSteps]) -> Table:
 def device(item: InspectedDevice) -> Table:
     """Where the device's window went: busy by category and idle by cause add up to it."""
     scale = numbers.scale_for("s", item.window_seconds)
-    table = _table("bucket", said("time, {unit}", unit=scale.unit), "of the window")
+    table = _table("bucket", said("time, {unit}", unit=scale.unit), "of the window", *_CALLS)
     share = item.window_seconds or float("nan")
-    for label, buckets in (("busy", item.categories), ("idle", item.idle)):
+    for label, buckets, calls in (("busy", item.categories, item.calls), ("idle", item.idle, {})):
         for name, seconds in sorted(buckets.items(), key=lambda pair: -pair[1]):
-            table.add_row(*_texts([f"{said(label)}: {name}", scale.plain(seconds), numbers.percent(seconds / share)]))
+            cells = [f"{said(label)}: {name}", scale.plain(seconds), numbers.percent(seconds / share)]
+            table.add_row(*_texts([*cells, *_called(seconds, calls.get(name))]))
     table.add_section()
     busy = numbers.percent(item.busy_seconds / share)
     table.add_row(*_texts([said("busy"), scale.plain(item.busy_seconds), busy]))
@@ -173,10 +183,15 @@ def roles(item: InspectedDevice) -> Table:
     """The device's busy time by what the kernels do in the model."""
     busy = item.busy_seconds or float("nan")
     scale = numbers.scale_for("s", item.busy_seconds)
-    table = _table("role", said("time, {unit}", unit=scale.unit), "of the busy time")
+    table = _table("role", said("time, {unit}", unit=scale.unit), "of the busy time", *_CALLS)
     for name, seconds in item.roles.items():
-        table.add_row(*_texts([name, scale.plain(seconds), numbers.percent(seconds / busy)]))
+        cells = [name, scale.plain(seconds), numbers.percent(seconds / busy)]
+        table.add_row(*_texts([*cells, *_called(seconds, item.role_calls.get(name))]))
     return table
+
+
+def _called(seconds: float, calls: int | None) -> tuple[str, str]:
+    return ("", "") if calls is None else (f"{calls:,}", numbers.each(seconds, calls))
 
 
 def captured(item: InspectedDevice, most: int) -> Table:
@@ -239,13 +254,12 @@ def predictions(metrics: Mapping[str, float], every: Mapping[str, Prediction], v
         if not verbose and name.startswith("p"):
             continue
         value, unit = metrics[name], wording.metric_unit(name)
-        low, high = (numbers.signed_percent(bound) for bound in prediction.interval)
         cells = [
             wording.metric(name),
             numbers.quantity(value, unit),
             numbers.quantity(value * (1.0 + prediction.change), unit),
             numbers.signed_percent(prediction.change),
-            said("{low} to {high}", low=low, high=high),
+            numbers.changes(prediction.interval),
         ]
         table.add_row(*_texts(cells))
     return table
@@ -259,11 +273,6 @@ def facts(every: Mapping[str, str]) -> Table:
     for name, value in every.items():
         table.add_row(*_texts([f"  {name}", value]))
     return table
-
-
-def interval(row: Row, scale: numbers.Scale) -> str:
-    """The row's interval; none is formed for what is left over."""
-    return wording.NO_SHARE if row.kind == "unexplained" else scale.interval(row.interval)
 
 
 def _summaries(every: Iterable[Row]) -> Iterator[RenderableType]:

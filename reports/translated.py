@@ -107,7 +107,9 @@ def _rule(rule: FairnessRule) -> FairnessRule:
 
 
 def _line(line: SummaryLine) -> SummaryLine:
-    return replace(line, a=_value(line.a), b=_value(line.b))
+    return replace(
+        line, a=_value(line.a), b=_value(line.b), a_source=named(line.a_source), b_source=named(line.b_source)
+    )
 
 
 def _steps(pair: StepPair) -> StepPair:
@@ -174,8 +176,10 @@ def translated_whatif(document: WhatIfDocument) -> WhatIfDocument:
 
 
 def _knob(knob: Recommendation) -> Recommendation:
+    bare = knob.flag.removeprefix("without ")
     return replace(
         knob,
+        flag=knob.flag if bare == knob.flag else said("without {flag}", flag=bare),
         why=said(knob.why),
         check=said(knob.check),
         default=None if knob.default is None else named(knob.default),
@@ -183,6 +187,7 @@ def _knob(knob: Recommendation) -> Recommendation:
         needs=said(knob.needs),
         price=said(knob.price),
         confidence_reason=said(knob.confidence_reason),
+        beside={metric: said(text) for metric, text in knob.beside.items()},
     )
 
 
@@ -193,8 +198,15 @@ def _problems(every: Iterable[DocumentProblem]) -> tuple[DocumentProblem, ...]:
 
 
 def _device(device: InspectedDevice) -> InspectedDevice:
-    roles = {named(role) if " " in role else role: seconds for role, seconds in device.roles.items()}
-    return replace(device, idle={said(cause): seconds for cause, seconds in device.idle.items()}, roles=roles)
+    def shown(role: str) -> str:
+        return named(role) if " " in role else role
+
+    return replace(
+        device,
+        idle={said(cause): seconds for cause, seconds in device.idle.items()},
+        roles={shown(role): seconds for role, seconds in device.roles.items()},
+        role_calls={shown(role): calls for role, calls in device.role_calls.items()},
+    )
 
 
 def _figure(figure: Figure) -> Figure:

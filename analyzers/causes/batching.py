@@ -45,4 +45,11 @@ def _summary(view: View, amount: float) -> str:
     return text
 
 
-CAUSE = CauseKind("batching", "Batching", "the steps of both runs", _evidence, _summary)
+CAUSE = CauseKind(
+    "batching",
+    "Batching",
+    "the steps of both runs",
+    _evidence,
+    _summary,
+    ("max_num_seqs", "token_budget", "chunked_prefill"),
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analyzers.causes.kind import CauseKind
 from profiler.analyzers.gap.ledger import COVERED, DEVICE, LATER
-from profiler.analyzers.gap.view import View, both, evidence
+from profiler.analyzers.gap.view import View, both, evidence, waited
 from profiler.model.diagnosis import Evidence
 
 
@@ -16,7 +16,7 @@ def _evidence(view: View) -> tuple[Evidence, ...]:
         *evidence("traced kernels launched by a graph replay", view.traced("replayed"), "fraction", source),
         *evidence("traced steps with a graph replay", view.traced("replayed_steps"), "fraction", source),
         *evidence("graph launches a step", view.traced("graph_launches"), "count", source),
-        *evidence("device idle until a launch, in a step", view.per_step("cuda_graph"), "s", view.source("fitted")),
+        *waited("device idle until a launch, in a step", view.per_step("cuda_graph"), view.source("fitted")),
     )
 
 
@@ -40,4 +40,11 @@ def _summary(view: View, amount: float) -> str:
     return f"{text}, and no launch is late" if not any(late) else f"{text}; late launches make no difference"
 
 
-CAUSE = CauseKind("cuda_graph", "CUDA Graph", "a trace with launches of both runs", _evidence, _summary)
+CAUSE = CauseKind(
+    "cuda_graph",
+    "CUDA Graph",
+    "a trace with launches of both runs",
+    _evidence,
+    _summary,
+    ("cuda_graph", "cuda_graph_max_batch", "cuda_graph_batches", "cuda_graph_mode", "cuda_graph_padding"),
+)

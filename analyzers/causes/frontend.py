@@ -19,4 +19,11 @@ def _summary(view: View, amount: float) -> str:
     return "the client's latency less what the engine measured itself" if amount else "no difference seen"
 
 
-CAUSE = CauseKind("frontend", "Frontend", "the engine's own latency histograms", _evidence, _summary)
+CAUSE = CauseKind(
+    "frontend",
+    "Frontend",
+    "the engine's own latency histograms",
+    _evidence,
+    _summary,
+    ("frontend_processes", "stream_interval"),
+)

@@ -7,6 +7,7 @@ from typing import Final
 from profiler.analyzers.causes.kind import CauseKind
 from profiler.analyzers.gap.model import GAPS
 from profiler.analyzers.gap.view import Pair, View, both, evidence
+from profiler.analyzers.metrics import MANY, times
 from profiler.model.diagnosis import Evidence
 
 _ROUNDING: Final = 5e-4
@@ -27,7 +28,8 @@ def _summary(view: View, amount: float) -> str:
     a, b = view.names()
     if not both(view.per_step("kernel")):
         if view.a.device == "cpu" and view.b.device == "cpu":
-            return "equal steps differ inside the executor; without traces of both, kernels and dispatch stay together"
+            text = "equal steps differ inside the executor; without traces of both that compare, kernels and dispatch"
+            return f"{text} stay together"
         missing = [m.name for m in (view.a, view.b) if m.traced is None]
         return f"not known: kernel times need a trace with steps of {' and '.join(missing) or 'both runs'}"
     kernels = view.traced("kernels")
@@ -43,9 +45,7 @@ def _summary(view: View, amount: float) -> str:
     gaps = view.per_step("kernel", GAPS)
     if both(gaps) and both(busy) and abs(_difference(gaps)) > 0.8 * abs(_difference(busy)):
         return f"the device pauses longer between {slower}'s kernels than between {faster}'s{more}"
-    return (
-        f"at an equal batch, {slower}'s kernels take {_times(view, amount)}longer than {faster}'s{_where(view)}{more}"
-    )
+    return f"at an equal batch, {slower}'s kernels take {_longer(view, amount)} {faster}'s{_where(view)}{more}"
 
 
 def _where(view: View) -> str:
@@ -56,12 +56,13 @@ def _where(view: View) -> str:
     return f", nearly all of it in {largest}" if size and abs(parts[largest]) >= _NEARLY_ALL * size else ""
 
 
-def _times(view: View, amount: float) -> str:
+def _longer(view: View, amount: float) -> str:
     """How much longer, where the fit says that the same run's do."""
     one, two = view.at_equal_steps("kernel")
     if not one or not two or (two - one) * amount <= 0.0:
-        return ""
-    return f"{max(one, two) / min(one, two) - 1:.1%} "
+        return "longer than"
+    factor = max(one, two) / min(one, two)
+    return f"{times(factor)} times as long as" if factor - 1.0 >= MANY else f"{factor - 1.0:.1%} longer than"
 
 
 def _alike(pair: Pair) -> bool:
@@ -73,4 +74,6 @@ def _difference(pair: Pair) -> float:
     return (pair[1] or 0.0) - (pair[0] or 0.0)
 
 
-CAUSE = CauseKind("kernel", "Kernel", "a trace with steps of both runs", _evidence, _summary)
+CAUSE = CauseKind(
+    "kernel", "Kernel", "a trace with steps of both runs", _evidence, _summary, ("attention_backend", "compile")
+)

@@ -11,7 +11,8 @@ from profiler.model.diagnosis import CauseName, Evidence
 
 @dataclass(frozen=True)
 class CauseKind:
-    """``needs`` says in words what shows the cause; ``evidence`` and ``summary`` draw on both runs.
+    """``needs`` says in words what shows the cause; ``evidence`` and ``summary`` draw on both runs. ``knobs`` are those
+    that act on it, by their shared names.
 
     ``summary`` gets the row's amount, in seconds (B minus A; 0 where it is written as 0), and must claim no more than
     the evidence carries.
@@ -22,3 +23,4 @@ class CauseKind:
     needs: str
     evidence: Callable[[View], tuple[Evidence, ...]]
     summary: Callable[[View, float], str]
+    knobs: tuple[str, ...] = ()

@@ -42,5 +42,10 @@ def _preempted(view: View) -> str:
 
 
 CAUSE = CauseKind(
-    "memory", "Memory", "prefix-cache and preemption counters, or a log of every step", _evidence, _summary
+    "memory",
+    "Memory",
+    "prefix-cache and preemption counters, or a log of every step",
+    _evidence,
+    _summary,
+    ("prefix_cache", "kv_tokens", "kv_dtype"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analyzers.causes.kind import CauseKind
 from profiler.analyzers.gap.ledger import HELD
-from profiler.analyzers.gap.view import Pair, View, both, evidence, time_text
+from profiler.analyzers.gap.view import Pair, View, both, evidence, time_text, waited
 from profiler.model.diagnosis import Evidence
 
 
@@ -21,7 +21,7 @@ def _outside(view: View) -> Pair:
 
 def _evidence(view: View) -> tuple[Evidence, ...]:
     return (
-        *evidence("device idle between steps, per step", view.per_step("scheduling"), "s", view.source("fitted")),
+        *waited("device idle between steps, per step", view.per_step("scheduling"), view.source("fitted")),
         *evidence("share of the load outside the timed steps", _outside(view), "fraction", view.source("steps")),
         *evidence("scheduler seconds outside the executor", view.counter("scheduler_seconds"), "s",
                   view.source("metrics")),
@@ -40,6 +40,12 @@ def _summary(view: View, amount: float) -> str:
     outside = _outside(view)
     if outside[0] is not None and outside[1] is not None:
         return f"{outside[0]:.0%} of {a}'s time and {outside[1]:.0%} of {b}'s lies outside the timed steps"
+    if amount and (outside[0] is None) != (outside[1] is None):
+        share, timed, other = (outside[1], b, a) if outside[0] is None else (outside[0], a, b)
+        return (
+            f"{share:.0%} of {timed}'s time lies outside its timed steps; how much of {other}'s does is not known and "
+            "counts with its steps"
+        )
     return "not known: needs timed steps or a trace of both runs"
 
 
@@ -52,4 +58,11 @@ def _overlap(view: View) -> str:
     return f"; {beside} schedules while the device computes, {in_turns} in turns with it"
 
 
-CAUSE = CauseKind("scheduling", "Scheduling", "timed steps, or a trace with steps of both runs", _evidence, _summary)
+CAUSE = CauseKind(
+    "scheduling",
+    "Scheduling",
+    "timed steps, or a trace with steps of both runs",
+    _evidence,
+    _summary,
+    ("overlap", "mixed_prefill"),
+)

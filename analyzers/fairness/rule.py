@@ -93,7 +93,7 @@ def compared(a: Side, b: Side, keys: Sequence[str], *, equal: str, other: str, f
             shown = f"{key} is {a.fact(key)} in {a.run.name} and {b.fact(key)} in {b.run.name}"
             return failed(f"{other}: {shown}", stated(key, a, b, key), fix=fix)
     if not known:
-        return unknown(f"not both runs state {' or '.join(keys)}", fix=need)
+        return unknown(f"not both runs state {'one of ' if len(keys) > 1 else ''}{', '.join(keys)}", fix=need)
     return passed(f"{equal} ({', '.join(known)})", *(stated(key, a, b, key) for key in known))
 
 

@@ -40,8 +40,10 @@ def causes_of(
         amount = amounts.get(kind.name, 0.0)
         if kind.name not in amounts and kind.name not in ALWAYS_SHOWN:
             continue
-        value = amount * factor + 0.0  # no minus zero
-        bounds = intervals.get(kind.name)
+        nothing = abs(amount) <= NOTHING * largest
+        value = 0.0 if nothing else amount * factor
+        # What the runs do not differ in has no interval, whether the metric was accounted for or replayed.
+        bounds = None if nothing else intervals.get(kind.name)
         interval = None if bounds is None else _sorted(bounds[0] * factor, bounds[1] * factor)
         told = kind.summary(view, amount if abs(amount) > SHOWN * largest else 0.0) if broken_down else NOT_BROKEN_DOWN
         # A throughput, whose factor is negative, has no queue to gain from.

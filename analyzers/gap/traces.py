@@ -112,6 +112,7 @@ def traced_steps(a: DeviceAccount | None, b: DeviceAccount | None) -> tuple[Trac
                 prefills=int(prefill.sum()) if told else None,
                 prompt_tokens=float(load.prefill_tokens[prefill].mean()) if prefill.any() else None,
                 sequences=float(load.decode[decode].mean()) if decode.any() else None,
+                decoded=float(load.decode.sum()) if len(known) == steps else None,
             )
         )
     return tuple(found)

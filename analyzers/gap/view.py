@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from profiler.analyzers.gap.shape import Load
 from profiler.model.diagnosis import Evidence
 
 Pair = tuple[float | None, float | None]
+# What a fit of traced idle time does not resolve, seconds, and how that is told.
+_RESOLVED: Final = 1e-6
+UNRESOLVED: Final = "under 1 µs"
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,12 @@ def differences(view: View) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def waited(name: str, pair: Pair, source: str) -> tuple[Evidence, ...]:
+    """Idle time of a step as fitted, seconds; in words where it is less than a fit can tell."""
+    told = [value if value is None or value >= _RESOLVED else UNRESOLVED for value in pair]
+    return (Evidence(name=name, a=told[0], b=told[1], unit="s", source=source),) if any(told) else ()
+
+
 def evidence(name: str, pair: Pair, unit: str, source: str) -> tuple[Evidence, ...]:
     """One piece of evidence; nothing where neither run knows it."""
     if pair[0] is None and pair[1] is None:
@@ -130,11 +140,11 @@ def evidence(name: str, pair: Pair, unit: str, source: str) -> tuple[Evidence, .
 
 
 def time_text(seconds: float) -> str:
-    """A time in the unit that fits it, three digits; less than a thousandth of a nanosecond is rounding."""
+    """A time in the unit that fits it, three digits. Fits of a trace's idle time resolve no less than a microsecond."""
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if abs(seconds) >= factor:
             return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns" if abs(seconds) >= 1e-12 else "0 s"
+    return UNRESOLVED
 
 
 def both(pair: Pair) -> bool:

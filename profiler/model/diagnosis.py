@@ -161,7 +161,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """A knob to turn, spelled as this engine and version spell it. ``default`` is what holds where nothing is set,
     ``allowed`` the range, ``needs`` what the setting depends on, ``price`` what is given for it; empty or None where it
-    is not known. ``confidence`` is how well the prediction is founded, and ``confidence_reason`` on what."""
+    is not known. ``confidence`` is how well the prediction is founded, and ``confidence_reason`` on what. ``beside``
+    says of a metric why its prediction is not what the knob's cause costs in the gap."""
 
     run: str
     knob: str
@@ -177,6 +178,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     price: str = ""
     confidence: Literal["high", "medium", "low"] | None = None
     confidence_reason: str = ""
+    beside: dict[str, str] = {}
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,13 +196,15 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoleRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Device seconds a step of one role in the model; None: not in that run's trace. ``a_layer`` are those of one layer
-    where the role is one of every layer, ``a_roofline`` is the share of the device's roofline (None: the model's shape,
-    the device's peaks or the batch are not known)."""
+    """Device seconds and calls a step of one role in the model; None: not in that run's trace. ``a_layer`` are the
+    seconds of one layer where the role is one of every layer, ``a_roofline`` is the share of the device's roofline
+    (None: the model's shape, the device's peaks or the batch are not known)."""
 
     role: str
     a_seconds: float | None
     b_seconds: float | None
+    a_calls: float | None = None
+    b_calls: float | None = None
     a_layer: float | None = None
     b_layer: float | None = None
     a_roofline: float | None = None
@@ -221,13 +225,14 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
 class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """What the steps of a run's trace carried, of the device that stands for it: how many ``steps``, ``prefills`` of
     them with a prefill, of ``prompt_tokens`` each on average, and the mean of ``sequences`` in those that decode.
-    None: the trace does not say."""
+    ``decoded`` is what all of them decoded, a token for each sequence. None: the trace does not say."""
 
     run: Literal["a", "b"]
     steps: int
     prefills: int | None
     prompt_tokens: float | None
     sequences: float | None
+    decoded: float | None = None
 
 
 SummaryTopic = Literal["model and hardware", "features", "service at this load", "operability", "not measured"]

@@ -51,8 +51,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One device of one trace. ``kernel_seconds`` is the sum of the kernels' durations, ``busy_seconds`` the union of
     all device work, ``categories`` splits the busy time and ``idle`` the rest of the window, so that both together add
-    up to ``window_seconds``. ``roles`` splits the busy time by place in the model (empty: no attention recognised);
-    ``captured`` are seconds of replayed work by the ranges that it was captured in (empty: the trace does not say)."""
+    up to ``window_seconds``. ``roles`` splits the busy time by place in the model (empty: no attention recognised).
+    ``calls`` and ``role_calls`` count the device's work by the same names; on a CPU its operators. ``captured`` are
+    seconds of replayed work by the ranges that it was captured in (empty: the trace does not say)."""
 
     device: str
     trace: str
@@ -67,6 +68,8 @@ class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     layers: int | None
     unclassified_share: float | None
     captured: dict[str, float] = {}
+    calls: dict[str, int] = {}
+    role_calls: dict[str, int] = {}
 
 
 class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@
     layout.font = { family: style.fontFamily, size: 13, color: ink };
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     const title = { ...layout.xaxis.title, font: { size: 12 } };
-    layout.yaxis = { ...layout.yaxis, title: { ...layout.yaxis.title, font: { size: 12 } } };
+    layout.yaxis = { ...layout.yaxis, title: { ...layout.yaxis.title, font: { size: 12 } }, gridcolor: line, linecolor: line };
     layout.xaxis = { ...layout.xaxis, title, gridcolor: line, linecolor: line, nticks: layout.width < 480 ? 3 : 6, tickangle: 0 };
     if (layout.width < 480 && layout.xaxis.range) layout.xaxis.dtick = widest(...layout.xaxis.range);
     return layout;

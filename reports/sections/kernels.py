@@ -1,20 +1,17 @@
-"""Kernels by category, each category with its kernels: seconds and calls per step of both runs."""
+"""Kernels by category, each category with its kernels, and by role: seconds and calls of both runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from markupsafe import Markup
 
-from profiler.model.diagnosis import Diagnosis, KernelRow, TracedSteps
+from profiler.model.diagnosis import Diagnosis, KernelRow, RoleRow, TracedSteps
 from profiler.reports import figures, numbers
 from profiler.reports.breakdown import names
+from profiler.reports.kernel_basis import basis_of
 from profiler.reports.language import said
 from profiler.reports.page import Section, embedded, fragment
-
-# Steps that carry so much more on one side, or so many more prefills of all, are not equal work.
-_SHARES: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +25,25 @@ def draw(diagnosis: Diagnosis) -> Markup:
     """A figure of the categories and the sortable table; empty without a trace."""
     if not diagnosis.kernels:
         return Markup("")
-    roles = numbers.scale_for("s", *(s for row in diagnosis.roles for s in (row.a_seconds, row.b_seconds)))
-    side = names(diagnosis)
-    groups = _groups(diagnosis.kernels)
+    basis, side = basis_of(diagnosis), names(diagnosis)
+    groups = _groups(tuple(map(basis.of, diagnosis.kernels)))
+    roles = tuple(map(basis.of, diagnosis.roles))
     largest = [value for group in groups for value in (group.total.a_seconds, group.total.b_seconds)]
     return fragment(
         "kernels.html.j2",
         side=side,
+        basis=basis,
         mixes=[_mix(one, side["ab".index(one.run)]) for one in diagnosis.traced],
-        unequal=_unequal(diagnosis.traced),
         groups=groups,
         scale=numbers.scale_for("s", *largest),
-        figure=embedded(figures.kernels(tuple(group.total for group in groups), side)),
+        figure=embedded(figures.kernels(tuple(group.total for group in groups), side, basis.per)),
         difference=_difference,
-        roles=diagnosis.roles,
-        role_scale=roles,
-        layered=any(row.a_layer is not None or row.b_layer is not None for row in diagnosis.roles),
-        layer_scale=numbers.scale_for("s", *(s for row in diagnosis.roles for s in (row.a_layer, row.b_layer))),
-        roofed=any(row.a_roofline is not None or row.b_roofline is not None for row in diagnosis.roles),
+        of_a_call=_of_a_call,
+        roles=roles,
+        role_scale=numbers.scale_for("s", *(s for row in roles for s in (row.a_seconds, row.b_seconds))),
+        layered=any(row.a_layer is not None or row.b_layer is not None for row in roles),
+        layer_scale=numbers.scale_for("s", *(s for row in roles for s in (row.a_layer, row.b_layer))),
+        roofed=any(row.a_roofline is not None or row.b_roofline is not None for row in roles),
     )
 
 
@@ -66,15 +64,6 @@ def _mix(traced: TracedSteps, run: str) -> str:
     return said(
         told, run=run, count=f"{traced.steps:,}", total=f"{traced.prefills:,}", tokens=prompts, sequences=decoding
     )
-
-
-def _unequal(traced: tuple[TracedSteps, ...]) -> bool:
-    """Whether the traced steps of the runs are known to carry other mixes of work."""
-    if len(traced) != 2 or any(one.prefills is None for one in traced):
-        return False
-    a, b = ((one.prefills or 0) / one.steps for one in traced)
-    apart = [(traced[0].sequences, traced[1].sequences), (traced[0].prompt_tokens, traced[1].prompt_tokens)]
-    return abs(a - b) > _SHARES or any(x and y and abs(y / x - 1) > _SHARES for x, y in apart)
 
 
 def _groups(every: tuple[KernelRow, ...]) -> list[_Group]:
@@ -99,8 +88,15 @@ def _total(category: str, kernels: tuple[KernelRow, ...]) -> KernelRow:
     )
 
 
-def _difference(row: KernelRow) -> float:
+def _difference(row: KernelRow | RoleRow) -> float:
     return (row.b_seconds or 0.0) - (row.a_seconds or 0.0)
+
+
+def _of_a_call(row: KernelRow | RoleRow) -> tuple[float | None, float | None]:
+    """Seconds of one call in both runs."""
+    a, b = (row.a_seconds, row.a_calls), (row.b_seconds, row.b_calls)
+    one, two = (s / n if s is not None and n else None for s, n in (a, b))
+    return one, two
 
 
 def _time(row: KernelRow) -> float:

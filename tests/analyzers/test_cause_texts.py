@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
+from profiler import open_run
 from profiler.analyzers.diagnosis import diagnose
 from profiler.analyzers.gap.view import time_text
+from profiler.analyzers.verdict import verdict_of
 from profiler.model.diagnosis import Cause, Diagnosis
 from profiler.reports import numbers
 from tests.conftest import Lab
+from tests.strategies import CORPUS
 
 CASES = ("null", "tp-slow-comm", "slow-attention", "few-sequences", "graphs-off")
 
@@ -62,9 +66,30 @@ def test_equal_collectives_are_not_said_to_be_hidden(lab: Lab) -> None:
     assert same and "no collective" not in same[0].summary
 
 
-def test_a_time_that_is_only_rounding_is_zero() -> None:
-    assert time_text(1.5e-18) == "0 s"
-    assert time_text(3.6e-7) == "360 ns"
+def test_no_wait_is_told_finer_than_a_fit_can_tell() -> None:
+    assert time_text(0.0) == time_text(3.6e-7) == "under 1 µs"
+    assert time_text(3.64e-6) == "3.64 µs"
+
+
+def test_idle_time_below_a_fit_s_resolution_is_words_in_the_evidence_too(lab: Lab) -> None:
+    (found,) = (e for e in row(lab("graphs-off").forward, "scheduling").evidence if "between steps" in e.name)
+    assert found.a == "under 1 µs" and isinstance(found.b, float) and found.b > 1e-6
+
+
+def test_a_row_of_one_timed_side_says_what_it_rests_on() -> None:
+    runs = CORPUS / "own/vllm-vs-sglang"
+    if not runs.is_dir():
+        pytest.skip("the corpus of real files is not on this machine")
+    found = row(diagnose(open_run(runs / "vllm-1"), open_run(runs / "sglang-1")), "scheduling")
+    assert found.gap > 0.0
+    assert re.match(r"\d+% of vllm-1's time lies outside its timed steps; how much of sglang-1's does", found.summary)
+
+
+@pytest.mark.parametrize("case", ["opposing", "three-at-once"])
+def test_a_row_of_zero_has_no_interval_in_any_metric(case: str, lab: Lab) -> None:
+    every = [cause for gap in lab(case).forward.gaps for cause in gap.causes]
+    none = {cause.cause for cause in every if cause.gap == 0.0}
+    assert none and all((cause.interval is None) == (cause.gap == 0.0) for cause in every if cause.cause in none)
 
 
 def test_idle_time_that_counts_as_another_cause_says_so(lab: Lab) -> None:
@@ -91,3 +116,13 @@ def test_intervals_do_not_depend_on_which_run_is_called_a(case: str, lab: Lab) -
     for one, two in zip(lab(case).forward.gaps, lab(case).backward.gaps, strict=True):
         assert one.interval is not None and two.interval is not None
         assert one.interval == pytest.approx((-two.interval[1], -two.interval[0]))
+
+
+def test_a_verdict_tells_large_shares_and_changes_as_factors(lab: Lab) -> None:
+    document = lab("opposing").forward
+    gap = document.gaps[0]
+    rows = tuple(replace(one, share=16.43 if one.cause == "kernel" else one.share) for one in gap.causes)
+    three = replace(gap, b=3.2 * gap.a, gap=2.2 * gap.a, relative=2.2, interval=(2.1 * gap.a, 2.3 * gap.a), causes=rows)
+    a, b = document.runs
+    text = verdict_of((three,), (), (a, b), (), ()).text
+    assert ": 3.2 times as many (95%: 3.1 to 3.3)." in text and "16.4 times the gap is kernel: " in text

@@ -57,6 +57,12 @@ def test_roles_of_both_runs(lab: Lab) -> None:
     assert a.traced is not None and a.traced.layers and attention.a_layer is not None
     assert attention.a_layer * a.traced.layers == pytest.approx(attention.a_seconds)
     assert rows["sampling"].a_layer is None and rows["sampling"].a_seconds is not None
+    assert a.traced.steps is not None and attention.a_calls is not None
+    calls = sum(total.calls for total in a.traced.totals) / len(a.traced.steps.first)
+    assert sum(row.a_calls or 0.0 for row in rows.values()) == pytest.approx(calls)
+    assert attention.a_calls * len(a.traced.steps.first) == sum(
+        total.calls for total in a.traced.totals if total.category == "attention"
+    )
     shares = {roof.role: roof.share for roof in roofs_of(pair.a, a.traced)}
     assert shares and {row.role: row.a_roofline for row in rows.values() if row.a_roofline is not None} == shares
     assert role_rows(None, None) == ()

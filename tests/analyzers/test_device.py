@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +48,21 @@ def kineto(name: str) -> Trace:
 
 @pytest.mark.parametrize("path", each_trace())
 def test_buckets_add_up_to_the_window_to_the_nanosecond(path: Path) -> None:
-    for account in accounts_of(reading_of(path).traces[0]):
+    trace = reading_of(path).traces[0]
+    for account in accounts_of(trace):
         assert sum(account.busy.values()) == account.busy_ns
         assert sum(account.busy.values()) + sum(account.idle.values()) == account.window_ns
         assert all(ns >= 0 for ns in (*account.busy.values(), *account.idle.values()))
         assert sum(t.seconds for t in account.totals) * 1e9 <= account.busy_ns + 1
+        assert account.calls.keys() >= account.busy.keys()
+        assert not account.roles or sum(account.role_calls.values()) == sum(account.calls.values())
+        counted = {total.name: total.calls for total in account.totals}
+        if account.device == CPU:
+            assert sum(account.calls.values()) <= account.kernels
+            names = Counter(trace.names[i] for i in trace.events.of(Kind.OPERATOR).name.tolist())
+            assert all(calls <= names[name] for name, calls in counted.items())
+        else:
+            assert sum(account.calls.values()) >= account.kernels >= max(counted.values(), default=0)
 
 
 @pytest.mark.parametrize("path", each_trace())

@@ -54,6 +54,15 @@ def test_a_prediction_has_the_right_sign_and_size(
         assert guess.interval[0] <= true <= guess.interval[1]
 
 
+def test_an_interval_is_one_of_factors(lab: Lab) -> None:
+    """So that however much is lost, something is left, and twice as much is as far off as half."""
+    found = outlook(situation_of(lab("few-sequences").b), {"max_num_seqs": 96})
+    assert found.extrapolated and found.predicted["p99_ttft"].change < -0.5
+    assert all(guess.interval[0] > -1.0 for guess in found.predicted.values())
+    bare = outlook(situation_of(lab("few-sequences").b), {}).predicted["output_throughput"]
+    assert (1.0 + bare.interval[0]) * (1.0 + bare.interval[1]) == pytest.approx(1.0)
+
+
 def test_the_setting_as_it_is_changes_nothing(lab: Lab) -> None:
     situation = situation_of(lab("few-sequences").a)
     assert all(abs(value) < 1e-9 for value in glance(situation, {"max_num_seqs": 256}).values())

@@ -166,7 +166,7 @@ def nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 
 @given(events=nested())
 def test_each_instant_belongs_to_the_innermost_operator(events: list[tuple[int, int, int]]) -> None:
-    table = innermost(operators(events))
+    table, first = innermost(operators(events))
     ours: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for name, start, end, thread in zip(
         table.name.tolist(), table.start.tolist(), table.end.tolist(), table.thread.tolist(), strict=True
@@ -178,12 +178,16 @@ def test_each_instant_belongs_to_the_innermost_operator(events: list[tuple[int, 
             open_now = [i for i, (s, e, t) in enumerate(events) if t == thread and s <= instant < e]
             inner = [max(open_now, key=lambda i: events[i][0])] if open_now else []
             assert ours.get((thread, instant), []) == inner
+    # Every operator that has a piece is one call, which begins with the earliest.
+    calls = table.name[first].tolist()
+    assert sorted(calls) == sorted(set(table.name.tolist()))
+    assert all(table.start[table.name == name].min() == table.start[first & (table.name == name)] for name in calls)
 
 
 @given(events=st.lists(st.tuples(st.integers(0, 25), st.integers(0, 9), st.integers(0, 1)), max_size=9))
 def test_even_where_operators_overlap_no_instant_of_a_thread_is_counted_twice(events: list[Event]) -> None:
     calls = [(s, s + d, t) for s, d, t in events]
-    table = innermost(operators(calls))
+    table = innermost(operators(calls)).events
     seen: set[tuple[int, int]] = set()
     for start, end, thread in zip(table.start.tolist(), table.end.tolist(), table.thread.tolist(), strict=True):
         assert end > start

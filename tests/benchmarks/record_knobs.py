@@ -32,12 +32,12 @@ FLAGS: Final[dict[str, tuple[str, ...]]] = {
     "compiled": ("--no-async-scheduling",),
 }
 TURNS: Final = ("eager", "async", "compiled", "eager", "compiled", "eager", "async")
-# (from, to, what is predicted)
-CASES: Final[tuple[tuple[str, str, dict[str, bool]], ...]] = (
-    ("eager", "async", {"overlap": True}),
-    ("async", "eager", {"overlap": False}),
-    ("eager", "compiled", {"cuda_graph": True}),
-    ("compiled", "eager", {"cuda_graph": False}),
+# (from, to, what is predicted, whether beside a start of the other setting, as ``whatif --against`` does)
+CASES: Final[tuple[tuple[str, str, dict[str, bool], bool], ...]] = (
+    ("eager", "async", {"overlap": True}, False),
+    ("async", "eager", {"overlap": False}, False),
+    ("eager", "compiled", {"cuda_graph": True}, False),
+    ("compiled", "eager", {"cuda_graph": False}, True),
 )
 
 
@@ -72,13 +72,33 @@ def record(out: Path, flags: tuple[str, ...]) -> None:
         subprocess.run([*PROFILER, *words], cwd=ROOT, check=True, timeout=600)
 
 
-def main() -> int:
-    """Record what is missing, then print each case."""
-    from profiler import open_run
+def predict(run: Run, other: Run | None, knob: dict[str, bool], outcomes: list[Run]) -> tuple[str, ...]:
+    """Print what is predicted from a start, beside ``other`` where one is given, and how many outcomes the intervals
+    hold; the notes of the prediction."""
     from profiler.analyzers.knobs import NotPredictable
     from profiler.analyzers.metrics import metrics_of
     from profiler.analyzers.predict import outlook, situation_of
     from profiler.cli.settings import engine_in
+
+    source = f"{knob} from {run.name}" + ("" if other is None else f" against {other.name}")
+    try:
+        found = outlook(situation_of(run, other, engine=engine_in(run)), knob)
+    except NotPredictable as reason:
+        print(f"  {source}: not predicted: {reason}")
+        return ()
+    own, truths = metrics_of(run.benches[-1]), [metrics_of(one.benches[-1]) for one in outcomes]
+    for name in METRICS:
+        low, high = found.predicted[name].interval
+        held = sum(low <= truth[name] / own[name] - 1.0 <= high for truth in truths)
+        print(f"  {source}: {name} predicted {found.predicted[name].change:+.0%} ({low:+.0%} to {high:+.0%}), holds "
+              f"{held} of {len(truths)}")  # fmt: skip
+    return found.notes
+
+
+def main() -> int:
+    """Record what is missing, then print each case. The start that stands beside a prediction is none of its outcomes."""
+    from profiler import open_run
+    from profiler.analyzers.metrics import metrics_of
 
     folder = Path(sys.argv[1]).absolute()
     starts: dict[str, list[Run]] = {}
@@ -94,28 +114,19 @@ def main() -> int:
     for setting, own in values.items():
         spread = ", ".join(f"{name} {own[name].max() / own[name].min() - 1.0:+.0%}" for name in METRICS)
         print(f"{setting}: {len(starts[setting])} starts, the highest over the lowest: {spread}")
-    for before, after, knob in CASES:
+    for before, after, knob, beside in CASES:
         print(f"{before} -> {after}, means of the starts (and every start over every other):")
         for name in METRICS:
             one, two = values[before][name], values[after][name]
             change, ratios = two.mean() / one.mean() - 1.0, two[:, None] / one[None, :] - 1.0
             print(f"  {name:18} {change:+.0%} ({ratios.min():+.0%} to {ratios.max():+.0%})")
-        truths = [{name: metrics_of(run.benches[-1])[name] for name in METRICS} for run in starts[after]]
+        notes: dict[str, None] = {}
         for run in starts[before]:
-            try:
-                found = outlook(situation_of(run, engine=engine_in(run)), knob)
-            except NotPredictable as reason:
-                print(f"  {knob} from {run.name}: not predicted: {reason}")
-                continue
-            own = metrics_of(run.benches[-1])
-            for name in METRICS:
-                low, high = found.predicted[name].interval
-                change = found.predicted[name].change
-                held = sum(low <= truth[name] / own[name] - 1.0 <= high for truth in truths)
-                print(f"  {knob} from {run.name}: {name} predicted {change:+.0%} ({low:+.0%} to {high:+.0%}), holds "
-                      f"{held} of {len(truths)}")  # fmt: skip
-            for note in found.notes:
-                print(f"  {note}")
+            for other in starts[after] if beside else [None]:
+                outcomes = [one for one in starts[after] if one is not other]
+                notes |= dict.fromkeys(predict(run, other, knob, outcomes))
+        for note in notes:
+            print(f"  {note}")
     return 0
 
 

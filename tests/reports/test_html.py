@@ -242,6 +242,25 @@ def test_of_two_command_lines_the_words_that_differ_are_shown() -> None:
     assert f"engine.command not a list {lines[0]}" in table("not a list", lines[0])
 
 
+def test_kernels_have_counts_and_the_time_of_a_call_by_category_and_role() -> None:
+    rows = Outline(to_html(documents.pair())).rows
+    category = ["1.880", "3.010", "+1.130", "64", "64", "29.38 µs", "47.03 µs"]
+    assert ["attention", *category] in rows
+    assert ["attention", *category, "52.20", "83.60", "61.0%", "38.0%"] in rows
+    (sampling,) = (row for row in rows if row[0] == "sampling")
+    assert sampling[:11] == ["sampling", "0.100", "–", "-0.100", "2", "–", "50.00 µs", "–", "–", "–", "–"]
+
+
+def test_steps_of_other_mixes_are_compared_by_what_they_decoded() -> None:
+    a = TracedSteps(run="a", steps=60, prefills=12, prompt_tokens=414.0, sequences=70.0, decoded=4200.0)
+    b = TracedSteps(run="b", steps=60, prefills=12, prompt_tokens=414.0, sequences=10.0, decoded=600.0)
+    rows = Outline(to_html(msgspec.structs.replace(documents.pair(), traced=(a, b)))).rows
+    # 60 steps decoded 4,200 tokens in A and 600 in B: 1,000 of them take 14.3 and 100 steps.
+    figures = ["26.9", "301.0", "+274.1", "914.3", "6,400", "29.38 µs", "47.03 µs"]
+    assert ["attention", *figures] in rows
+    assert ["attention", *figures, "0.746", "8.360", "61.0%", "38.0%"] in rows
+
+
 def test_kernels_say_what_the_traced_steps_carried() -> None:
     a = TracedSteps(run="a", steps=60, prefills=12, prompt_tokens=414.0, sequences=70.5)
     b = TracedSteps(run="b", steps=60, prefills=29, prompt_tokens=414.0, sequences=70.5)
@@ -255,5 +274,7 @@ def test_kernels_say_what_the_traced_steps_carried() -> None:
     assert "run-B: 60 steps, 29 with" in told and unequal in told
     assert unequal not in text(a, msgspec.structs.replace(b, prefills=13))
     assert unequal in text(a, msgspec.structs.replace(b, prefills=13, sequences=60.0))
+    decoded = [msgspec.structs.replace(one, decoded=n) for one, n in ((a, 4000.0), (b, 1000.0))]
+    assert unequal not in text(*decoded) and "is not the work of a step of the other" in text(*decoded)
     bare = msgspec.structs.replace(b, prefills=None, prompt_tokens=None, sequences=None)
     assert "run-B: 60 steps, whose trace does not say what they carried." in text(bare) and unequal not in text(a, bare)

@@ -27,7 +27,7 @@ from profiler.reports.goodput import print_goodput, to_goodput_markdown
 from profiler.reports.goodput_html import to_goodput_html
 from profiler.reports.html import to_html
 from profiler.reports.json_document import to_json
-from profiler.reports.language import LANGUAGES, Catalogue, said, speaking
+from profiler.reports.language import LANGUAGES, Catalogue, named, said, speaking
 from profiler.reports.markdown import to_markdown
 from profiler.reports.recommendation_terminal import print_recommendations, print_whatif
 from profiler.reports.terminal import print_diagnosis
@@ -111,6 +111,16 @@ def test_every_recommendation_has_a_translation(case: str, lab: Lab) -> None:
             lambda console, guess=guess: print_whatif(guess, console, verbose=True),
         )
         assert found == set()
+
+
+def test_every_default_range_and_need_of_a_setting_has_a_translation() -> None:
+    prose = re.compile(r"[a-z]{3,} [a-z]{2,} [a-z]{2,}")
+    with speaking("zh"):
+        for engine in registry.engines():
+            for knob in engine.knobs:
+                words = (knob.default(None), knob.allowed.words if knob.allowed else None, knob.needs)
+                left = [text for text in words if text and prose.search(named(text))]
+                assert not left, (engine.name, knob.name, left)
 
 
 def test_a_rule_keeps_its_own_name_behind_its_title() -> None:
@@ -200,8 +210,8 @@ def test_a_key_is_in_one_table() -> None:
 
 def test_a_place_takes_what_stands_there_and_never_another_clause() -> None:
     table = Catalogue({"{a} waits for {b}": "{a} 等待 {b}", "the disk": "磁盘"}, frozenset({"{a} waits for {b}"}))
-    assert table.sentence("run-A waits for the disk") == "run-A 等待 磁盘"
-    assert table.sentence("run-A waits for the disk; run-B waits for 3.5 ms.") == "run-A 等待 磁盘；run-B 等待 3.5 ms。"
+    assert table.sentence("run-A waits for the disk") == "run-A 等待磁盘"
+    assert table.sentence("run-A waits for the disk; run-B waits for 3.5 ms.") == "run-A 等待磁盘；run-B 等待 3.5 ms。"
     assert table.sentence("something else entirely") == "something else entirely"
     assert table.missed == {"something else entirely"}
 

@@ -64,7 +64,13 @@ def test_shares_and_levels() -> None:
     assert numbers.percent(0.7002) == "70.0%"
     assert numbers.signed_percent(-0.3617) == "-36.2%"
     assert numbers.signed_percent(0.39) == "+39.0%"
-    assert (numbers.signed_percent(23.206), numbers.percent(9.994)) == ("+2,321%", "999.4%")
+    assert [numbers.signed_percent(x) for x in (1.994, 2.0, 23.206, 1203.6)] == [
+        "+199.4%",
+        "3 times",
+        "24.2 times",
+        "1,205 times",
+    ]
+    assert [numbers.percent(x) for x in (9.994, 16.43, -16.43)] == ["999.4%", "16.4 times", "-16.4 times"]
     assert numbers.percent(None) == "–"
     assert numbers.level("35.4 to 37.0") == "95%: 35.4 to 37.0"
     assert numbers.level("not known") == "not known"

@@ -48,7 +48,7 @@ measured gap          -2,141   100.0%   -2,190 to -2,095     +95.74
   frontend, hardware, workload.
 
 Other metrics
-metric         run-A      run-B         gap   relative
+metric         run-A      run-B         gap   relative                better
 ────────────────────────────────────────────────────────────────────────────
 mean TPOT   11.10 ms   10.80 ms   -300.0 µs      -2.7%   no difference shown
 p99 TTFT     1.443 s    1.404 s   -39.00 ms      -2.7%   no difference shown
@@ -119,19 +119,19 @@ source                                     steps   prefill   decode   mixed   se
 trace/decode.pt.trace.json.gz (inferred)     812        40      700      72       38.40    10.80 ms
 
 cuda:0 NVIDIA H200  412,000 kernels in trace/decode.pt.trace.json.gz
-bucket                time, s   of the window
-─────────────────────────────────────────────
-busy: gemm              4.000           50.0%
-busy: attention         3.000           37.5%
+bucket                time, s   of the window     calls   of a call
+───────────────────────────────────────────────────────────────────
+busy: gemm              4.000           50.0%   180,000    22.22 µs
+busy: attention         3.000           37.5%    29,232    102.6 µs
 idle: between steps     0.900           11.2%
 idle: launch            0.100            1.2%
-─────────────────────────────────────────────
+───────────────────────────────────────────────────────────────────
 busy                    7.000           87.5%
 window                  8.000          100.0%
-role        time, s   of the busy time
-──────────────────────────────────────
-attention     3.000              42.9%
-mlp           4.000              57.1%
+role        time, s   of the busy time     calls   of a call
+────────────────────────────────────────────────────────────
+attention     3.000              42.9%    29,232    102.6 µs
+mlp           4.000              57.1%   118,000    33.90 µs
   36 layers found in the order of the kernels
 
 Totals: kernels  412,000 calls of 214 names in kernels.csv (nsys stats cuda_gpu_kern_sum)
