@@ -204,7 +204,7 @@ def _step_costs(view: DeviceView) -> StepCosts | None:
         spans=kept,
         busy=busy,
         roles=roles,
-        role_calls={} if layers.usual is None else _counted(layers.role[owned & view.called], ROLES),
+        role_calls={} if not layers.found else _counted(layers.role[owned & view.called], ROLES),
         idle=idle,
         kernels=np.bincount(step[kernel], minlength=n),
         replayed=np.bincount(step[replayed], minlength=n),

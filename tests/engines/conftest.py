@@ -44,7 +44,13 @@ def stat_logger(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def vllm_server(
-    python: Path, model: Path, folder: Path, log: str, variables: Mapping[str, str], *flags: str, steps_logged: bool = True
+    python: Path,
+    model: Path,
+    folder: Path,
+    log: str,
+    variables: Mapping[str, str],
+    *flags: str,
+    steps_logged: bool = True,
 ) -> Iterator[Running]:
     """vLLM with its profiler set up, its files in ``folder``; of equal ``flags`` the last one counts."""
     port = free_port()
