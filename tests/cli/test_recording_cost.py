@@ -69,4 +69,4 @@ def test_it_has_a_translation(invoke: Invoke, pair: tuple[Path, Path], tmp_path:
     catalogue("zh").missed.clear()
     invoke("diagnose", *pair, "--html", tmp_path / "report.html", "--lang", "zh")
     assert not [text for text in catalogue("zh").missed if "cost" in text or "CPU s" in text or "session" in text]
-    assert "采集器 主机调用栈 的开销：2.50 CPU 秒" in (tmp_path / "report.html").read_text()
+    assert "采集器主机调用栈的开销：2.50 CPU 秒" in (tmp_path / "report.html").read_text()

@@ -192,7 +192,7 @@ def test_without_native_frames_python_s_own_are_taken(
     spy = tmp_path / "py-spy"
     spy.write_text(
         '#!/bin/sh\ncase "$*" in *--native*) echo "error: unexpected argument \'--native\' found" >&2; exit 2;; esac\n'
-        'while [ "$1" != --output ]; do shift; done\ntrap "echo \'f (a.py:1) 3\' > $2; exit 0" INT\n'
+        'while [ "$1" != --output ]; do shift; done\ntrap "echo \'f (a.py:1) 3\' > $2; exit 0" INT\n: > "$0.ready"\n'
         "while :; do sleep 0.05; done\n"
     )
     spy.chmod(0o755)
@@ -202,7 +202,8 @@ def test_without_native_frames_python_s_own_are_taken(
     while not stacks.cost.problems and time.monotonic() < deadline:
         stacks.take(0.0)
         time.sleep(0.02)
-    time.sleep(0.3)
+    while not spy.with_suffix(".ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
     stacks.close()
     (problem,) = stacks.cost.problems
     assert problem.startswith("native frames: error: unexpected argument") and "engine-core" in problem

@@ -199,7 +199,7 @@ def launching_operators(name: str) -> dict[str, Operator]:
     """By the innermost operator around the launch; by the launch call's own name where no operator is around it."""
     view, trace = view_of(name), trace_of(name)
     operators = trace.events.of(Kind.OPERATOR)
-    pieces = innermost(replace(operators, graph_node=np.arange(len(operators))))
+    pieces = innermost(replace(operators, graph_node=np.arange(len(operators)))).events
     found: dict[str, Operator] = {}
     for thread in np.unique(view.links.calls.thread).tolist():
         ran = pieces.select(pieces.thread == thread)
