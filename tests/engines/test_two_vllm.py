@@ -43,17 +43,21 @@ def test_two_servers_that_differ_in_one_flag_are_told_apart_by_it(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     """Each is recorded under the same load, with a traced pass; the flag's cause is the largest, the other way round
-    too."""
+    too. Where other programs hold the client back and no difference shows, both are recorded again, twice at most."""
     other = tmp_path / "other"
     other.mkdir()
     load = [*PROGRAM, "bench", "--out", "{run}", *asked, "--vocabulary", "250", "--url"]
     with vllm_server(vllm.python, vllm.model, other, "server.log", {}, *flags) as second:
-        for name, one in (("A", vllm), ("B", second)):
-            done = profiler("record", "--url", one.url, "--out", tmp_path / name, "--profile", "--", *load, one.url)
-            assert done.returncode == 0, done.stderr
-    assert [open_run(tmp_path / name).fact(setting) for name in "AB"] == values
-    for pair, better in ((("A", "B"), "a"), (("B", "A"), "b")):
-        document = diagnose(*(tmp_path / name for name in pair))
+        for attempt in range(3):
+            runs = [tmp_path / f"{attempt}" / name for name in "AB"]
+            for run, one in zip(runs, (vllm, second), strict=True):
+                done = profiler("record", "--url", one.url, "--out", run, "--profile", "--", *load, one.url)
+                assert done.returncode == 0, done.stderr
+            if diagnose(*runs).verdict.winner is not None:
+                break
+    assert [open_run(run).fact(setting) for run in runs] == values
+    for pair, better in ((runs, "a"), (runs[::-1], "b")):
+        document = diagnose(*pair)
         gap = document.gaps[0]
         largest = max(gap.causes, key=lambda row: abs(row.gap))
         assert (document.verdict.winner, largest.cause) == (better, cause), document.verdict.text
