@@ -196,8 +196,6 @@ class TracePass:
         problems = [session.problem] if session.problem else []
         if lost:
             problems = [f"trace: the server was lost while its profiler ran: {session.problem}"]
-        if level.running and level.tokens_per_second is None:
-            problems.append("trace: the profiler's toll is not known: the measured pass was too short for two scrapes")
         # A server that is gone writes nothing more, unless one of its processes outlived it.
         files, lacking = self._fetch(control, since, told, ORPHAN_SECONDS if lost else FLUSH_SECONDS)
         return self._traced(told, problems + ([] if lost else lacking), files, (level.tokens_per_second, traced))

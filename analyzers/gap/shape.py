@@ -96,7 +96,10 @@ class Load:
         low, high = np.full((2, len(TERMS)), np.inf), np.full((2, len(TERMS)), -np.inf)
         for kind, rows in enumerate((self.prefill_tokens <= 0, self.prefill_tokens > 0)):
             if rows.any():
-                low[kind], high[kind] = features[rows].min(axis=0), features[rows].max(axis=0)
+                ordered = np.sort(features[rows], axis=0)
+                # A step or two of a size show nothing of it.
+                few = _FEW if len(ordered) >= ENOUGH_STEPS else 0
+                low[kind], high[kind] = ordered[few], ordered[-1 - few]
         return low, high
 
     def summed(self, hinge: float) -> Floats:
@@ -162,6 +165,7 @@ def _recent(known: dict[Key, Floats], key: Key, made: Callable[[], Floats]) -> F
 
 
 _HELD: Final = 8
+_FEW: Final = 2
 
 
 @dataclass(frozen=True)

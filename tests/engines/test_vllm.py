@@ -84,7 +84,7 @@ def test_host_stacks_of_its_core_and_worker_state_their_toll(vllm: Running, tmp_
     if program() is None:
         pytest.skip("py-spy is not installed")
     words = ["record", "--url", vllm.url, "--out", tmp_path / "run", "--native" if native else "--stacks"]
-    done = profiler(*words, "--", *load(vllm.url, 800))
+    done = profiler(*words, "--", *load(vllm.url, 2500))
     assert done.returncode == 0, done.stderr
     found = {path.name.rsplit("-", 1)[0]: path.read_text() for path in tmp_path.glob("run/stacks/*.txt")}
     assert set(found) == {"engine-core", "worker"}
