@@ -310,9 +310,10 @@ def fit_pair(
     one = lean(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart)
     two = lean(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart)
     own = [replace(shape, low=low, high=high) for shape, (low, high) in ((one, load_a.bounds), (two, load_b.bounds))]
-    if own[0].covers(load_b) or own[1].covers(load_a):
+    prefills = [load.rows(load.prefill_tokens > 0) for load in (load_a, load_b)]
+    if own[0].covers(prefills[1]) or own[1].covers(prefills[0]):
         return one, two
-    # No step of the one is like any of the other's: what lies between is told best by what fits both.
+    # No prefill of the one is like any of the other's: what lies between is told best by what fits both.
     return _brought(pooled, load_a, seconds_a), _brought(pooled, load_b, seconds_b)
 
 
