@@ -96,10 +96,7 @@ class Load:
         low, high = np.full((2, len(TERMS)), np.inf), np.full((2, len(TERMS)), -np.inf)
         for kind, rows in enumerate((self.prefill_tokens <= 0, self.prefill_tokens > 0)):
             if rows.any():
-                ordered = np.sort(features[rows], axis=0)
-                # A step or two of a size show nothing of it.
-                few = _FEW if len(ordered) >= ENOUGH_STEPS else 0
-                low[kind], high[kind] = ordered[few], ordered[-1 - few]
+                low[kind], high[kind] = features[rows].min(axis=0), features[rows].max(axis=0)
         return low, high
 
     def summed(self, hinge: float) -> Floats:
@@ -165,7 +162,6 @@ def _recent(known: dict[Key, Floats], key: Key, made: Callable[[], Floats]) -> F
 
 
 _HELD: Final = 8
-_FEW: Final = 2
 
 
 @dataclass(frozen=True)
@@ -310,10 +306,9 @@ def fit_pair(
     one = lean(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart)
     two = lean(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart)
     own = [replace(shape, low=low, high=high) for shape, (low, high) in ((one, load_a.bounds), (two, load_b.bounds))]
-    prefills = [load.rows(load.prefill_tokens > 0) for load in (load_a, load_b)]
-    if own[0].covers(prefills[1]) or own[1].covers(prefills[0]):
+    if own[0].covers(load_b) or own[1].covers(load_a):
         return one, two
-    # No prefill of the one is like any of the other's: what lies between is told best by what fits both.
+    # No step of the one is like any of the other's: what lies between is told best by what fits both.
     return _brought(pooled, load_a, seconds_a), _brought(pooled, load_b, seconds_b)
 
 

@@ -174,14 +174,3 @@ def test_a_shape_covers_prefills_of_the_sizes_that_it_saw() -> None:
     seen = fit(long, 5e-3 + 5e-5 * long.prefill_tokens)
     assert seen.covers(long) and not seen.covers(short)
     assert seen.covers(short.rows(short.prefill_tokens == 0))
-
-
-def test_one_long_prefill_does_not_show_what_long_prefills_take() -> None:
-    """As the first request of a shared prefix, whose time may stand in the line of the next step."""
-    rng = np.random.default_rng(0)
-    short, long = prefills(rng, (32, 64, 96)), prefills(rng, (1824,))
-    short.prefill_tokens[0] = 1824.0
-    seconds = [3e-3 + 3e-4 * load.decode + 8e-5 * load.prefill_tokens for load in (short, long)]
-    seconds[0][[0, 1]] = seconds[0][[1, 0]]
-    one, two = fit_pair(short, seconds[0], long, seconds[1])
-    assert not one.covers(long) or two.total(long) < 1.1 * one.total(long)
