@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from profiler.analyzers.causes import CAUSES
 from profiler.analyzers.metrics import changed
+from profiler.analyzers.verdict import TITLES
 from profiler.model.diagnosis import Cause, Gap, Recommendation
 
 # Changes that are so close, or differ by so little of the row, are the same to a reader.
@@ -35,8 +36,7 @@ def _beside(knob: Recommendation, gap: Gap) -> Recommendation:
     worth = worth_of(row, gap)
     if worth is None or abs(worth - prediction.change) <= max(CLOSE, NEAR * abs(worth)):
         return knob
-    title = kind.title if kind.title.isupper() or " " in kind.title else kind.title.lower()
-    told = f"{title}'s row of the gap ({changed(worth)})"
+    told = f"{TITLES[kind.name]}'s row of the gap ({changed(worth)})"
     if prediction.interval[0] <= worth <= prediction.interval[1]:
         text = f"{told} lies in it"
     elif worth * prediction.change > 0.0 and abs(worth) > abs(prediction.change):

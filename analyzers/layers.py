@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -105,7 +106,7 @@ class Layers:
     layer: NDArray[np.int32]
     counts: Ints
 
-    @property
+    @cached_property
     def found(self) -> bool:
         """Whether attention was recognised: without it the place of the other kernels can't be told."""
         return bool((self.layer >= 0).any())

@@ -88,6 +88,8 @@ def metrics_of(bench: BenchResult) -> dict[str, float]:
 
 # A change of so much and more is told as a factor: of 1,643% no digit but the first says anything.
 MANY: Final = 2.0
+# And a share of a gap, from here on.
+MANY_TIMES: Final = 10.0
 
 
 def changed(fraction: float, decimals: int = 0) -> str:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from profiler.analyzers.causes import CAUSES
-from profiler.analyzers.metrics import MANY, changed, spoken, times
+from profiler.analyzers.metrics import MANY, MANY_TIMES, changed, spoken, times
 from profiler.model.diagnosis import Cause, FairnessRule, Gap, RunSummary, Verdict, Winner
 
 # In a sentence a cause's title is a common noun, but for a name.
 TITLES = {kind.name: kind.title if "CUDA" in kind.title else kind.title.lower() for kind in CAUSES}
 _MOST: Final = 0.5
-# From here on a share is told as a factor.
-_MANY_TIMES: Final = 10.0
 Status = Literal["winner", "no difference", "not comparable", "insufficient evidence"]
 
 
@@ -142,7 +140,7 @@ def _why(gap: Gap, missing: Sequence[str]) -> str:
 
 def _of_the_gap(share: float) -> str:
     """A share in a sentence; of a small gap whose causes cancel each other a factor."""
-    return f"{share:.0%} of the gap" if abs(share) < _MANY_TIMES else f"{times(share)} times the gap"
+    return f"{share:.0%} of the gap" if abs(share) < MANY_TIMES else f"{times(share)} times the gap"
 
 
 def _certain(row: Cause) -> bool:

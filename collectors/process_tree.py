@@ -77,13 +77,17 @@ def tree(root: int, roles: Sequence[ProcessRole], drivers: Mapping[int, Sequence
 
 def ports_named(variable: str) -> tuple[int, ...]:
     """The TCP ports that processes of this machine have in this variable of their environment and listen on."""
-    named = {int(value) for pid in _pids() if (value := _variable(pid, variable) or "").isdecimal()}
+    named = {int(value) for pid in _pids() if (value := variable_of(pid, variable) or "").isdecimal()}
     return tuple(port for port in sorted(named) if 0 < port < 65536 and listener(port) is not None)
 
 
-def variable_of(pid: int, name: str) -> str | None:
-    """What a process has in this variable of its environment; None where that can't be seen."""
-    return _variable(pid, name)
+def variable_of(pid: int, *names: str) -> str | None:
+    """What a process has in the first of these variables of its environment; None where that can't be seen."""
+    for entry in _text(Path(f"/proc/{pid}/environ")).split("\0"):
+        name, _, value = entry.partition("=")
+        if name in names:
+            return value
+    return None
 
 
 def output_of(pid: int) -> Path | None:
@@ -132,8 +136,8 @@ def _process(pid: int, roles: Sequence[ProcessRole], drivers: Mapping[int, Seque
         role, rank, host = None, None, False
     gpus = tuple(sorted(drivers[pid])) if pid in drivers else _open_devices(pid)
     command = tuple(redact_command(words or [line]))
-    visible = _variable(pid, "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-    return Process(pid, _parent(pid), command, role, rank, host, gpus, visible, _variable(pid, STEP_LOG))
+    visible = variable_of(pid, "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    return Process(pid, _parent(pid), command, role, rank, host, gpus, visible, variable_of(pid, STEP_LOG))
 
 
 def _open_devices(pid: int) -> tuple[int, ...] | None:
@@ -143,14 +147,6 @@ def _open_devices(pid: int) -> tuple[int, ...] | None:
         if match is not None:
             found.add(int(match[1]) if match[1] else int(match[2]) - _RENDER_BASE)
     return tuple(sorted(found)) or None
-
-
-def _variable(pid: int, *names: str) -> str | None:
-    for entry in _text(Path(f"/proc/{pid}/environ")).split("\0"):
-        name, _, value = entry.partition("=")
-        if name in names:
-            return value
-    return None
 
 
 def _pids() -> list[int]:

@@ -179,26 +179,25 @@ class TracePass:
         told: dict[str, object] = {"steps_asked": steps, "began_epoch": round(since, 6)}
         try:
             with session:
-                first, began = self._now(), time.monotonic()
-                self._sit(control, version, first, level, steps, seconds)
-                last, spent = self._now(), time.monotonic() - began
+                before = self.look()
+                self._sit(control, version, before[0], level, steps, seconds)
+                rates, spent = self.rates(before), time.monotonic() - before[1]
         except SessionRefused as error:
             return self._traced(told, [f"trace: {error}"])
         finally:
             self.cost.cpu_seconds = time.thread_time() - cpu
             self.cost.requests, self.cost.received = self._client.requests, self._client.received
-        traced = None if first is None or last is None else rate(first, last, "generation_tokens", spent)
         told |= {"seconds": round(spent, 3), "stop_seconds": round(session.stop_seconds or 0.0, 3)}
-        told["tokens_per_second"] = {"measured": level.tokens_per_second, "traced": traced}
-        if traced and level.tokens_per_second:
-            told["toll"] = round(level.tokens_per_second / traced, 3)
+        told["tokens_per_second"] = dict(zip(("measured", "traced"), rates, strict=True))
+        if (toll := toll_of([rates], 1)) is not None:
+            told["toll"] = toll
         lost = session.problem is not None and self._now() is None and self._silent
         problems = [session.problem] if session.problem else []
         if lost:
             problems = [f"trace: the server was lost while its profiler ran: {session.problem}"]
         # A server that is gone writes nothing more, unless one of its processes outlived it.
         files, lacking = self._fetch(control, since, told, ORPHAN_SECONDS if lost else FLUSH_SECONDS)
-        return self._traced(told, problems + ([] if lost else lacking), files, (level.tokens_per_second, traced))
+        return self._traced(told, problems + ([] if lost else lacking), files, rates)
 
     def _traced(
         self,

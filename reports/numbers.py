@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from profiler.analyzers.metrics import MANY, times
+from profiler.analyzers.metrics import MANY, MANY_TIMES, times
 from profiler.model.diagnosis import Gap, Recommendation
 from profiler.model.document import Interval
 from profiler.reports import wording
@@ -30,8 +30,6 @@ _COUNTED: Final = frozenset({"tokens", "sequences", "requests", "characters", "b
 _DIGITS: Final = 4
 _HUGE, _TINY = 1e15, 1e-9
 _MOST_DECIMALS: Final = 6
-# From here on a share is told as a factor.
-_MANY_TIMES: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ def percent(fraction: float | None) -> str:
     """A share: ``70.2%``; of a small gap whose causes cancel each other ``24.2 times``."""
     if fraction is None:
         return wording.NO_SHARE
-    return _times(fraction) if _MANY_TIMES <= abs(fraction) < _HUGE else _join(_PERCENT.plain(fraction), "%")
+    return _times(fraction) if MANY_TIMES <= abs(fraction) < _HUGE else _join(_PERCENT.plain(fraction), "%")
 
 
 def signed_percent(fraction: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from profiler.analyzers.recording_cost import COST, TOLL
 from profiler.model.diagnosis import Diagnosis
 from profiler.reports.language import said
 from profiler.reports.page import Section, fragment
@@ -18,13 +19,14 @@ def draw(diagnosis: Diagnosis) -> Markup:
     if len(diagnosis.runs) != 2 or not all(run.facts for run in diagnosis.runs):
         return Markup("")
     a, b = (run.facts for run in diagnosis.runs)
-    names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name) and not name.startswith(_COST)]
+    # What recording it cost is told where it says how it was measured.
+    names = [
+        name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name) and not name.startswith((COST, TOLL))
+    ]
     rows = [(name, _told(a.get(name, said(NOT_KNOWN)), b.get(name, said(NOT_KNOWN)))) for name in names]
     return fragment("configuration.html.j2", runs=diagnosis.runs, rows=rows)
 
 
-# What recording it cost is told where it says how it was measured.
-_COST: Final = ("recording.cost.", "recording.toll")
 _WORD: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
