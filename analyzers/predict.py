@@ -142,9 +142,11 @@ def outlook(situation: Situation, settings: Mapping[str, Value]) -> Outlook:
         if abs(stays - 1.0) <= AT_LEAST:
             goes = stays
         factor = (stays * goes) ** 0.5
+        factors = (factor, stays, goes, *bounds)
+        if min(factors) <= 0.0:
+            continue  # of a latency that the client holds up longer than the engine takes, a replay may leave nothing
         half = OF_THE_CHANGE * abs(np.log(factor)) * (EXTRAPOLATED if turned.extrapolated else 1.0)
         wider = float(np.exp(half + AT_LEAST + starts))
-        factors = (factor, stays, goes, *bounds)
         interval = (min(factors) / wider - 1.0, max(factors) * wider - 1.0)
         predicted[metric] = Prediction(change=factor - 1.0, interval=interval)
     return Outlook(

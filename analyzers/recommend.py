@@ -186,6 +186,9 @@ def _best(
     # A closer look may see less in a value than the glance, or nothing at all.
     for _, value in sorted(gains, key=lambda item: -item[0]):
         seen = outlook(situation, {effect.knob: value})
+        if metric not in seen.predicted:
+            refused = NotPredictable(f"the replay leaves nothing of {metric}, which the client holds up")
+            continue
         low, _ = seen.predicted[metric].interval
         if _gain(seen.predicted[metric].change, metric) < WORTH:
             continue

@@ -6,10 +6,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from profiler import open_run
 from profiler.analyzers.confidence import CLOSE
+from profiler.analyzers.gap.replay import Front
 from profiler.analyzers.knobs import EFFECTS, NotPredictable
 from profiler.analyzers.limits import limits_of
 from profiler.analyzers.metrics import metrics_of
@@ -52,6 +54,20 @@ def test_a_prediction_has_the_right_sign_and_size(
         assert guess.change * true > 0
         assert guess.interval[0] <= guess.change <= guess.interval[1]
         assert guess.interval[0] <= true <= guess.interval[1]
+
+
+def test_a_latency_of_which_a_replay_leaves_nothing_is_not_predicted(lab: Lab) -> None:
+    """The client holds first tokens up for longer than the responses of the quicker setting take, and for less than
+    those of the slower one do."""
+    situation = situation_of(lab("few-sequences").a)
+    turned = EFFECTS["max_num_seqs"].turn(situation, 4).player
+    slow, quick = (float((found.e2e - found.ttft).max()) for found in (situation.player.play(), turned.play()))
+    assert quick < slow
+    held = replace(situation, player=replace(situation.player, front=Front(first=0.5 * (quick + slow))))
+    found = outlook(held, {"max_num_seqs": 4})
+    assert held.replayed["mean_tpot"] > 0.0 and "mean_tpot" not in found.predicted
+    assert all(np.isfinite(guess.interval).all() for guess in found.predicted.values())
+    assert found.predicted["output_throughput"].change < 0.0
 
 
 def test_an_interval_is_one_of_factors(lab: Lab) -> None:
