@@ -84,7 +84,7 @@ def test_host_stacks_of_its_core_and_worker_state_their_toll(vllm: Running, tmp_
     if program() is None:
         pytest.skip("py-spy is not installed")
     words = ["record", "--url", vllm.url, "--out", tmp_path / "run", "--native" if native else "--stacks"]
-    done = profiler(*words, "--", *load(vllm.url, 2500))
+    done = profiler(*words, "--", *load(vllm.url, 1600))
     assert done.returncode == 0, done.stderr
     found = {path.name.rsplit("-", 1)[0]: path.read_text() for path in tmp_path.glob("run/stacks/*.txt")}
     assert set(found) == {"engine-core", "worker"}
@@ -104,7 +104,7 @@ def test_host_stacks_of_its_core_and_worker_state_their_toll(vllm: Running, tmp_
 def test_it_can_be_watched(vllm: Running) -> None:
     busy = subprocess.Popen(load(vllm.url, 100_000), stdout=subprocess.DEVNULL)
     try:
-        done = profiler("watch", "--url", vllm.url, "--every", "500ms", "--duration", "6s")
+        done = profiler("watch", "--url", vllm.url, "--every", "500ms", "--duration", "20s")
     finally:
         busy.kill()
         busy.wait()
