@@ -28,10 +28,14 @@ WORK: Final = ("step", "prefill step", "prefill token", "sequence")
 POOLING: Final = 0.2
 # A prior that makes a run's own steps fit this much worse is not theirs.
 DIFFERENT: Final = 1.2
+# What fits both runs' steps is contradicted by a run whose steps it usually misses by so many times what its own does.
+CONTRADICTED: Final = 4.0
 # A factor between two runs is taken where it leaves less than this of the squared error without one.
 CLEARLY: Final = 0.5
 # Fewer steps than this have no shape of their own.
 ENOUGH_STEPS: Final = 10
+# So many steps show what steps like them take; one or two may be odd: timed with their neighbours, warm or cold.
+SEVERAL: Final = 3
 # Tokens that a step may carry for free: about the ridge of the roofline, below it on slower devices.
 HINGES: Final = (0.0, 64.0, 128.0, 256.0, 512.0)
 FINER: Final = 17
@@ -97,6 +101,20 @@ class Load:
         for kind, rows in enumerate((self.prefill_tokens <= 0, self.prefill_tokens > 0)):
             if rows.any():
                 low[kind], high[kind] = features[rows].min(axis=0), features[rows].max(axis=0)
+        return low, high
+
+    def reached(self, steps: int) -> tuple[Floats, Floats]:
+        """``bounds`` that at least so many steps reach or pass."""
+        features = self.features(0.0)
+        low, high = np.full((2, len(TERMS)), np.inf), np.full((2, len(TERMS)), -np.inf)
+        for kind, rows in enumerate((self.prefill_tokens <= 0, self.prefill_tokens > 0)):
+            values, weight = features[rows], self.weight[rows]
+            if weight.sum() < steps:
+                continue
+            for term, order in enumerate(np.argsort(values, axis=0).T):
+                for bound, way in ((low, order), (high, order[::-1])):
+                    place = int(np.searchsorted(np.cumsum(weight[way]), steps))
+                    bound[kind, term] = values[way[min(place, len(way) - 1)], term]
         return low, high
 
     def summed(self, hinge: float) -> Floats:
@@ -305,11 +323,22 @@ def fit_pair(
     lean = _leaning if hinge is None else fit
     one = lean(load_a, seconds_a, pooled, terms=terms, joined=joined[0], apart=apart)
     two = lean(load_b, seconds_b, pooled.scaled(factor), terms=terms, joined=joined[1], apart=apart)
-    own = [replace(shape, low=low, high=high) for shape, (low, high) in ((one, load_a.bounds), (two, load_b.bounds))]
-    if own[0].covers(load_b) or own[1].covers(load_a):
+    if _seen(one, load_a).covers(load_b) or _seen(two, load_b).covers(load_a):
         return one, two
-    # No step of the one is like any of the other's: what lies between is told best by what fits both.
-    return _brought(pooled, load_a, seconds_a), _brought(pooled, load_b, seconds_b)
+    # Hardly a step of the one is like any of the other's: what lies between is told best by what fits both, if it does.
+    same = _brought(pooled, load_a, seconds_a), _brought(pooled, load_b, seconds_b)
+    for own, shape, load, seconds, mark in zip(
+        (one, two), same, (load_a, load_b), (seconds_a, seconds_b), joined, strict=True
+    ):
+        if _usual_miss(shape, load, seconds, mark) > CONTRADICTED * _usual_miss(own, load, seconds, mark):
+            return one, two
+    return same
+
+
+def _seen(shape: Shape, load: Load) -> Shape:
+    """The shape with the bounds of the load's own steps, those of a single odd step left out."""
+    low, high = load.reached(SEVERAL)
+    return replace(shape, low=low, high=high)
 
 
 def _brought(shape: Shape, load: Load, seconds: Floats) -> Shape:
@@ -438,6 +467,11 @@ class _Sample:
             cost = nonnegative(normal + np.diag(strength), moment + strength * expected, terms)
         return basis @ cost, float(self.weight @ (self.seconds - features @ cost) ** 2)
 
+    def missed(self, shape: StepShape) -> Floats:
+        """What the steps took beyond a shape's prediction, seconds."""
+        predicted = _grouped(self.load.weight * shape.seconds(self.load), self.joined)
+        return self.seconds - predicted / np.maximum(_grouped(self.load.weight, self.joined), 1e-12)
+
 
 def beginnings(joined: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The first of each group of steps that are known only together."""
@@ -456,8 +490,12 @@ _APART: Final = np.array([[1.0, 0.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0
 def misfit(shape: StepShape, load: Load, seconds: Floats, joined: NDArray[np.bool_] | None = None) -> float:
     """Weighted squared error of a shape's prediction, as a fit to these steps counts it."""
     sample = _Sample.of(load, seconds, joined)
-    predicted, each = _grouped(load.weight * shape.seconds(load), joined), _grouped(load.weight, joined)
-    return float(sample.weight @ (sample.seconds - predicted / np.maximum(each, 1e-12)) ** 2)
+    return float(sample.weight @ sample.missed(shape) ** 2)
+
+
+def _usual_miss(shape: StepShape, load: Load, seconds: Floats, joined: NDArray[np.bool_] | None) -> float:
+    """The median of how far a shape is off a step, seconds: no odd step counts in it."""
+    return float(np.median(np.abs(_Sample.of(load, seconds, joined).missed(shape))))
 
 
 def _noise(residual: Floats) -> float:

@@ -147,10 +147,11 @@ def prefills(rng: Rng, tokens: tuple[int, ...], n: int = 300) -> Load:
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 1000), knee=st.floats(0.0, 1e-2))
-def test_steps_that_are_nowhere_alike_differ_by_what_they_carry(seed: int, knee: float) -> None:
+@given(seed=st.integers(0, 1000), knee=st.floats(0.0, 1e-2), odd=st.integers(0, 2))
+def test_steps_that_are_nowhere_alike_differ_by_what_they_carry(seed: int, knee: float, odd: int) -> None:
     """One engine twice, of whose prompts a cache leaves little in one run: no shape of four terms holds both, and
-    neither run's own says what the other's steps would take."""
+    neither run's own says what the other's steps would take. A prompt or two that the cache did not hold, whose time
+    the log gives to the step after, do not say it either."""
     rng = np.random.default_rng(seed)
     short, long = prefills(rng, (32, 64, 97)), prefills(rng, (1024, 1824, 2048))
     seconds = [
@@ -158,10 +159,13 @@ def test_steps_that_are_nowhere_alike_differ_by_what_they_carry(seed: int, knee:
         * rng.normal(1.0, 0.1, len(load))
         for load in (short, long)
     ]
+    for at in range(0, 3 * odd, 3):
+        short.prefill_tokens[at] = 2048.0
+        seconds[0][at + 1] += 2048.0 * 5e-5
     one, two = fit_pair(short, seconds[0], long, seconds[1])
     gap = float(seconds[1].sum() - seconds[0].sum())
     rates = 0.5 * (two.total(long) - one.total(long) + two.total(short) - one.total(short))
-    assert abs(rates) < 0.05 * gap
+    assert abs(rates) < 0.15 * gap
     assert one.total(short) == pytest.approx(float(seconds[0].sum())) and two.total(long) == pytest.approx(
         seconds[1].sum()
     )
@@ -174,3 +178,12 @@ def test_a_shape_covers_prefills_of_the_sizes_that_it_saw() -> None:
     seen = fit(long, 5e-3 + 5e-5 * long.prefill_tokens)
     assert seen.covers(long) and not seen.covers(short)
     assert seen.covers(short.rows(short.prefill_tokens == 0))
+
+
+def test_bounds_that_several_steps_reach_count_rows_by_their_weight() -> None:
+    each = Load(*(np.array(c, float) for c in ([1, 2, 2, 3, 9], [0] * 5, [0] * 5, [0] * 5, [1, 1, 2, 3, 1])))
+    low, high = each.reached(3)
+    assert (low[0, 3], high[0, 3]) == (2.0, 3.0)
+    assert each.bounds[0][0, 3] == 1.0 and each.bounds[1][0, 3] == 9.0
+    assert np.isinf(low[1]).all(), "no step prefills"
+    assert np.isinf(each.reached(9)[0]).all(), "there are eight steps"

@@ -30,8 +30,13 @@ REQUESTS, TOKENS = 400, 32
             ("--max-num-batched-tokens", "64"), "setting.token_budget", [2048, 64],
             ("--concurrency", "8", "--requests", "120", "--input-tokens", "1024", "--output-tokens", "8"), "batching",
         ),
+        (
+            ("--no-enable-prefix-caching",), "setting.prefix_cache", [True, False],
+            ("--concurrency", "4", "--requests", "160", "--shared-prefix", "1x1792", "--input-tokens", "32",
+             "--output-tokens", "8"), "memory",
+        ),
     ],
-    ids=["sequences", "budget"],
+    ids=["sequences", "budget", "prefixes"],
 )  # fmt: skip
 def test_two_servers_that_differ_in_one_flag_are_told_apart_by_it(
     flags: tuple[str, ...], setting: str, values: list[int], asked: tuple[str, ...], cause: str, vllm: Running,
