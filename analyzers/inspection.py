@@ -29,6 +29,7 @@ from profiler.model.inspection import (
     InspectedComponent,
     InspectedDevice,
     InspectedFile,
+    InspectedOperator,
     InspectedSteps,
     InspectedTotals,
     InspectedTrust,
@@ -130,6 +131,17 @@ def _device(account: DeviceAccount) -> InspectedDevice:
         captured=dict(account.captured),
         calls=dict(account.calls),
         role_calls=dict(account.role_calls),
+        operators=tuple(
+            InspectedOperator(
+                kind=one.kind,
+                name=one.name,
+                seconds=one.nanoseconds / 1e9,
+                calls=one.calls,
+                host_seconds=None if one.host is None else one.host / 1e9,
+                names=one.names,
+            )
+            for one in account.launchers
+        ),
     )
 
 

@@ -78,6 +78,8 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
             if device.layers is None:
                 found = said("the number of layers is not known from the order of the kernels")
             console.print(Text(f"  {found}", "dim"))
+        if device.operators:
+            console.print(terminal_tables.operators(device, _MANY if verbose else _MOST_FIGURES))
         if device.captured:
             most = _MANY if verbose else _MOST_FIGURES
             console.print(terminal_tables.captured(device, most))

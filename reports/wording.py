@@ -8,7 +8,7 @@ from typing import Final
 
 from profiler.analyzers.metrics import spoken
 from profiler.model.diagnosis import CauseName, Gap, Recommendation
-from profiler.model.inspection import InspectedTrust
+from profiler.model.inspection import InspectedOperator, InspectedTrust
 from profiler.model.recommendation import Confidence
 from profiler.reports.language import named, said
 
@@ -109,6 +109,20 @@ def rule(name: str) -> str:
     key = f"rule {name}"
     title = named(key)
     return name if title == key else said("{title} ({name})", title=title, name=name)
+
+
+def launched_by(row: InspectedOperator) -> str:
+    """What launched the work of a row, or that it is not known."""
+    match row.kind:
+        case "operator":
+            return row.name
+        case "others":
+            return said("{n} other operators", n=f"{row.names:,}")
+        case "graph":
+            return said("replayed graphs ({call})", call=row.name)
+        case "outside":
+            return said("outside of any operator")
+    return said(NOT_KNOWN)
 
 
 def trusted(check: InspectedTrust) -> str:

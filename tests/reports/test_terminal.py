@@ -133,6 +133,14 @@ role        time, s   of the busy time     calls   of a call
 attention     3.000              42.9%    29,232    102.6 µs
 mlp           4.000              57.1%   118,000    33.90 µs
   36 layers found in the order of the kernels
+launching operator                  time, s   of the busy time    calls   of a call       host
+──────────────────────────────────────────────────────────────────────────────────────────────
+aten::mm                              2.400              34.3%   36,000    66.67 µs   900.0 ms
+sgl_kernel::silu_and_mul              0.800              11.4%   29,232    27.37 µs   200.0 ms
+21 other operators                    0.300               4.3%   58,000    5.172 µs   400.0 ms
+replayed graphs (cudaGraphLaunch)     3.200              45.7%      700    4.571 ms   100.0 ms
+outside of any operator               0.200               2.9%    9,000    22.22 µs   100.0 ms
+not known                             0.100               1.4%
 
 Totals: kernels  412,000 calls of 214 names in kernels.csv (nsys stats cuda_gpu_kern_sum)
 added up              time, s   of the total
@@ -192,6 +200,21 @@ def test_figures_of_one_name_say_where_they_were_read() -> None:
 
 def test_an_inspection() -> None:
     assert printed(documents.inspection()) == INSPECTION
+
+
+def test_operators_beyond_the_page_share_a_row_and_add_up() -> None:
+    document = documents.inspection()
+    every = tuple(documents.launched("operator", f"aten::op{i}", 0.01 * (99 - i), 10, 0.1) for i in range(20))
+    every += document.devices[0].operators[2:]
+    device = msgspec.structs.replace(document.devices[0], operators=every)
+    folded = msgspec.structs.replace(document, devices=(device,))
+    table = printed(folded).partition("launching operator")[2].partition("\n\n")[0].splitlines()[2:]
+    assert [line.split("  ")[0] for line in table[11:]] == [
+        "aten::op11", "29 other operators", "replayed graphs (cudaGraphLaunch)", "outside of any operator", "not known",
+    ]  # fmt: skip
+    assert "58,080" in table[12]
+    times = [float(line.removeprefix(line.split("  ")[0]).split()[0]) for line in table]
+    assert sum(times) == pytest.approx(sum(row.seconds for row in every), abs=0.001 * len(times))
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 140])
