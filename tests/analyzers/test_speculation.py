@@ -53,6 +53,38 @@ def test_a_draft_that_a_host_range_marks(tmp_path: Path) -> None:
     assert (found.verifications, found.drafts, found.width) == (2, 2, 5.0)
 
 
+def test_passes_in_a_range_of_the_draft_are_the_draft_s_whatever_they_are_called(tmp_path: Path) -> None:
+    """As SGLang before 0.5.20 names the passes of its draft model: by their mode, like the target's."""
+    events: list[Built] = []
+    for i in range(2):
+        start = 200_000 * (i + 1)
+        events.append(Built("user_annotation", "draft", start - 1_000, 40_000))
+        events += step("step[DECODE bs=2]", start, 9_000, 10 + i, 10_000)
+        events += step("step[TARGET_VERIFY bs=2 g_sq=8]", start + 50_000, 9_000, 20 + i, 30_000)
+        events.append(Built("user_annotation", "draft_extend", start + 99_000, 20_000))
+        events += step("step[DRAFT_EXTEND_V2 bs=2]", start + 100_000, 9_000, 30 + i, 5_000)
+    account = account_of(events, tmp_path)
+    found = account.speculation
+    assert found is not None and account.steps is not None
+    assert (found.verifications, found.drafts, found.width, found.other) == (2, 4, 4.0, 0.0)
+    # The device is done with the draft 27,000 ns before the host leaves its range.
+    assert found.ranges == pytest.approx(2 * 27_000 / 1e9)
+    assert [label.draft for label in account.steps.spans.labels] == [True, False, True] * 2
+
+
+def test_a_draft_s_graph_replay_in_its_range(tmp_path: Path) -> None:
+    events: list[Built] = []
+    for i in range(2):
+        start = 200_000 * (i + 1)
+        events.append(Built("user_annotation", "draft", start, 10_000))
+        events += [call("cudaGraphLaunch", start + 1_000, 2_000, 10 + i), kernel(start + 4_000, 9_000, 10 + i)]
+        events += step("step[TARGET_VERIFY bs=2 g_sq=8]", start + 50_000, 9_000, 20 + i, 30_000)
+    found = account_of(events, tmp_path).speculation
+    assert found is not None
+    # The first replay is before the first step, and of none.
+    assert (found.verifications, found.drafts, found.draft >= 9_000 / 1e9) == (2, 2, True)
+
+
 def test_a_recorded_run_that_looks_its_drafts_up_in_the_prompt() -> None:
     """Recorded by us: vLLM 0.32.0 on CPU, ``--speculative-config '{"method": "ngram", "num_speculative_tokens": 3, …}'``,
     ``VLLM_CUSTOM_SCOPES_FOR_PROFILING=1``; six requests of 12 tokens."""
