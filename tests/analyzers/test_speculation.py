@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,8 @@ def halves(first: str, second: str, kind: str, threads: tuple[int, int]) -> list
         launch = Built("cuda_runtime", "cudaLaunchKernel", start + 100, 500, tid=thread, args={"correlation": number})
         args: dict[str, object] = {"device": 0, "stream": stream, "correlation": number}
         events += [
-            Built(kind, name, start, 1_000, tid=thread),
+            # A stage is over when the other half's begins; threads run beside each other.
+            Built(kind, name, start, 1_000 if kind == "user_annotation" else 25_000, tid=thread),
             launch,
             Built("kernel", work, at, busy, 0, stream, args),
         ]
@@ -134,6 +136,7 @@ def halves(first: str, second: str, kind: str, threads: tuple[int, int]) -> list
     [
         (("a0", "b0"), "user_annotation", (1, 1), ("a", "b")),
         (("vllm/v1/worker/gpu_ubatch_wrapper.py(300): _ubatch_thread",) * 2, "python_function", (1, 2), None),
+        (("vllm/v1/worker/gpu/ubatch_utils.py(420): run_ubatch",) * 2, "python_function", (1, 2), None),
     ],
 )
 def test_micro_batches_and_what_they_hide(
@@ -141,10 +144,33 @@ def test_micro_batches_and_what_they_hide(
 ) -> None:
     found = account_of(halves(*names, kind, threads), tmp_path).micro_batches
     assert found is not None
-    assert tuple(found.busy) == (expected or ("thread 1", "thread 2"))
+    assert tuple(found.busy) == (expected or ("micro-batch 1", "micro-batch 2"))
     assert list(found.busy.values()) == pytest.approx([25e-6, 20e-6])
     assert (found.together, found.communication, found.covered) == pytest.approx((10e-6, 20e-6, 10e-6))
     assert (found.steps, found.of) == (1, 1)
+
+
+def test_threads_that_are_new_in_each_step_are_the_same_halves(tmp_path: Path) -> None:
+    frame = "vllm/v1/worker/gpu_ubatch_wrapper.py(300): _ubatch_thread"
+    events: list[Built] = []
+    for i in range(3):
+        start, number = 200_000 * (i + 1), 10 * i
+        events += step("step[DECODE bs=64]", start, 90_000, number + 1, 1_000)
+        for half, tid in ((0, 100 + 2 * i), (1, 101 + 2 * i)):
+            at = start + 10_000 + 2_000 * half
+            events.append(Built("python_function", frame, at, 50_000, tid=tid))
+            work = (
+                call("cudaLaunchKernel", at + 5_000, 500, number + 2 + half),
+                kernel(at + 6_000, 3_000 + half, number + 2 + half),
+            )
+            events += [replace(work[0], tid=tid), work[1]]
+    found = account_of(events, tmp_path).micro_batches
+    assert found is not None
+    assert {name: round(seconds * 1e9) for name, seconds in found.busy.items()} == {
+        "micro-batch 1": 9_000,
+        "micro-batch 2": 9_003,
+    }
+    assert (found.steps, found.of) == (3, 3)
 
 
 def test_one_half_alone_is_no_cut(tmp_path: Path) -> None:
