@@ -52,6 +52,7 @@ def inspect(run: Run) -> Inspection:
     unknown = [(a.unclassified_share, a.busy_ns) for a in accounts if a.unclassified_share is not None]
     busy = sum(weight for _, weight in unknown)
     bench = run.benches[-1] if run.benches else None
+    ranks = {trace.path: trace.rank for trace in run.traces}
     return Inspection(
         schema=SCHEMA,
         run=run.name,
@@ -75,7 +76,7 @@ def inspect(run: Run) -> Inspection:
         requests=sum(b.completed + b.failed for b in run.benches),
         steps=max((source.steps for source in sources), default=0),
         step_sources=sources,
-        devices=tuple(_device(account) for account in accounts),
+        devices=tuple(_device(account, ranks[account.trace]) for account in accounts),
         unclassified_share=sum(share * weight for share, weight in unknown) / busy if busy else None,
         metrics={} if bench is None else metrics_of(bench),
         problems=problems_of(run),
@@ -114,7 +115,7 @@ def _figures(run: Run, accounts: list[DeviceAccount], views: Views) -> tuple[Fig
     return tuple(sorted(found, key=lambda figure: SECTIONS.index(figure.section)))
 
 
-def _device(account: DeviceAccount) -> InspectedDevice:
+def _device(account: DeviceAccount, rank: int | None) -> InspectedDevice:
     return InspectedDevice(
         device=account.device,
         trace=account.trace,
@@ -142,6 +143,7 @@ def _device(account: DeviceAccount) -> InspectedDevice:
             )
             for one in account.launchers
         ),
+        rank=rank,
     )
 
 

@@ -85,7 +85,8 @@ def _steps(inspection: Inspection) -> Markup:
 def _devices(inspection: Inspection, cut: list[str]) -> Markup:
     parts = []
     for device in inspection.devices:
-        where = said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=device.trace)
+        trace = wording.in_trace(device.trace, device.rank if len(inspection.devices) > 1 else None)
+        where = said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=trace)
         title = f"{device.device} {device.name or ''}".strip() + f": {where}"
         window = device.window_seconds or float("nan")
         buckets = [(f"{said('busy')}: {name}", s, device.calls.get(name)) for name, s in device.categories.items()]

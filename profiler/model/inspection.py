@@ -71,7 +71,7 @@ class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     up to ``window_seconds``. ``roles`` splits the busy time by place in the model (empty: no attention recognised).
     ``calls`` and ``role_calls`` count the device's work by the same names; on a CPU its operators. ``captured`` are
     seconds of replayed work by the ranges that it was captured in (empty: the trace does not say). ``operators`` splits
-    the busy time by the operators that launched the work (empty: the trace holds none)."""
+    the busy time by the operators that launched the work (empty: the trace holds none). ``rank`` is the trace's."""
 
     device: str
     trace: str
@@ -89,6 +89,7 @@ class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     calls: dict[str, int] = {}
     role_calls: dict[str, int] = {}
     operators: tuple[InspectedOperator, ...] = ()
+    rank: int | None = None
 
 
 class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from io import StringIO
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,12 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from profiler import open_run
+from profiler.analyzers.diagnosis import diagnose
+from profiler.analyzers.inspection import inspect
 from profiler.model.diagnosis import Diagnosis
 from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Figure, Inspection
+from profiler.reports.html import to_html
+from profiler.reports.inspection_html import to_inspection_html
 from profiler.reports.terminal import print_diagnosis, print_inspection
 from profiler.reports.terminal_tables import figures
+from tests.conftest import Lab
 from tests.reports import documents
+from tests.strategies import small_trace, written
 
 PAIR = """\
 run-B (SGLang 0.5.23) serves 3,778 tokens/s where run-A (vLLM 0.33.0) serves 5,919: 36.2% less (95%:
@@ -196,6 +205,31 @@ def test_figures_of_one_name_say_where_they_were_read() -> None:
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
     assert [text.count(f"from {source}") for source, _ in told] == [1, 1]
+
+
+def test_of_several_traces_the_pages_say_which_is_shown(tmp_path: Path) -> None:
+    for rank in (2, 3):
+        path = written(small_trace(), tmp_path / f"worker{rank}.pt.trace.json")
+        path.write_text(path.read_text().replace('"rank": 3', f'"rank": {rank}'))
+    run = open_run(tmp_path)
+    assert [trace.rank for trace in run.traces] == [2, 3]
+    both = diagnose(run, run)
+    first, second = (f"worker{rank}.pt.trace.json (rank {rank})" for rank in (2, 3))
+    assert [(one.run, one.of, one.rank) for one in both.shown] == [("a", 2, 2), ("b", 2, 2)]
+    told = f"gpu 0 in {first}, one of 2 traced devices"
+    page = unescape(to_html(both))
+    assert page.count(told) == printed(both, 400, verbose=True).count(told) == 2
+    assert re.search(rf"step [\d,]+ of {re.escape(first)}, ", page)
+    found = inspect(run)
+    assert [device.rank for device in found.devices] == [2, 3]
+    for shown in (printed(found, 400), unescape(to_inspection_html(found))):
+        assert first in shown and second in shown
+
+
+def test_of_one_trace_nothing_has_to_be_told_apart(lab: Lab) -> None:
+    document = lab("null").forward
+    assert [one.of for one in document.shown] == [1, 1]
+    assert "traced devices" not in to_html(document) + printed(document, 400, verbose=True)
 
 
 def test_an_inspection() -> None:
