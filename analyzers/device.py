@@ -19,6 +19,7 @@ from profiler.analyzers.critical_path import CriticalPath, critical_path
 from profiler.analyzers.device_view import DeviceView, views_of
 from profiler.analyzers.graphs import GraphUse, distinct_pairs, graph_use
 from profiler.analyzers.idle import annotated_phases
+from profiler.analyzers.launching import Launcher, launchers_of
 from profiler.analyzers.layers import ROLES, Layers
 from profiler.analyzers.micro_batches import MicroBatches, micro_batches_of
 from profiler.analyzers.speculation import Speculation, speculation_of
@@ -73,7 +74,8 @@ class DeviceAccount:
     attention was recognised, so that the place of the others can't be told. ``layers`` is the count of most steps
     (None: they disagree, or there are none).
     ``calls`` and ``role_calls`` count the device's events by the keys of ``busy`` and ``roles``; of an operator that is
-    cut into pieces one. ``captured`` are seconds of replayed work by the ranges that it was captured in.
+    cut into pieces one. ``captured`` are seconds of replayed work by the ranges that it was captured in, ``launchers``
+    the busy time by the operators that launched it.
     """
 
     trace: str
@@ -99,6 +101,7 @@ class DeviceAccount:
     micro_batches: MicroBatches | None
     launches_known: float | None
     captured: Mapping[str, float]
+    launchers: tuple[Launcher, ...]
 
     @property
     def source(self) -> str:
@@ -146,6 +149,7 @@ def _account(view: DeviceView) -> DeviceAccount:
         micro_batches=micro_batches_of(trace, events, links, classes),
         launches_known=float(np.mean(links.call >= 0)) if view.operators is None else None,
         captured=seconds_by_range(trace, events, swept.share),
+        launchers=launchers_of(view),
     )
 
 

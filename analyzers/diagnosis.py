@@ -21,7 +21,14 @@ from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import models_of
 from profiler.analyzers.gap.played import with_all_steps
 from profiler.analyzers.gap.rows import causes_of
-from profiler.analyzers.gap.traces import chosen, comparable_devices, kernel_rows, trace_gap, traced_steps
+from profiler.analyzers.gap.traces import (
+    chosen,
+    comparable_devices,
+    kernel_rows,
+    shown_devices,
+    trace_gap,
+    traced_steps,
+)
 from profiler.analyzers.gap.view import View, differences
 from profiler.analyzers.goodput import goodput, goodput_interval
 from profiler.analyzers.interactions import beside_rows
@@ -103,6 +110,7 @@ def diagnose(
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(chosen(a.accounts), chosen(b.accounts)),
         traced=traced_steps(chosen(a.accounts), chosen(b.accounts)),
+        shown=shown_devices((run_a, run_b), (a.accounts, b.accounts)),
         missing=missing,
         method=(
             *_method(view),
@@ -294,6 +302,7 @@ def _without_benchmark(run_a: Run, run_b: Run, bench_a: BenchResult | None, benc
         problems=_problems(run_a, run_b),
         kernels=kernel_rows(a, b),
         traced=traced_steps(a, b),
+        shown=shown_devices((run_a, run_b), traced.accounts),
         missing=tuple(missing),
         method=(
             "Only traces were compared: device seconds of a step, each instant counted once, without a claim about "

@@ -29,6 +29,7 @@ from profiler.model.inspection import (
     InspectedComponent,
     InspectedDevice,
     InspectedFile,
+    InspectedOperator,
     InspectedSteps,
     InspectedTotals,
     InspectedTrust,
@@ -51,6 +52,7 @@ def inspect(run: Run) -> Inspection:
     unknown = [(a.unclassified_share, a.busy_ns) for a in accounts if a.unclassified_share is not None]
     busy = sum(weight for _, weight in unknown)
     bench = run.benches[-1] if run.benches else None
+    ranks = {trace.path: trace.rank for trace in run.traces}
     return Inspection(
         schema=SCHEMA,
         run=run.name,
@@ -74,7 +76,7 @@ def inspect(run: Run) -> Inspection:
         requests=sum(b.completed + b.failed for b in run.benches),
         steps=max((source.steps for source in sources), default=0),
         step_sources=sources,
-        devices=tuple(_device(account) for account in accounts),
+        devices=tuple(_device(account, ranks[account.trace]) for account in accounts),
         unclassified_share=sum(share * weight for share, weight in unknown) / busy if busy else None,
         metrics={} if bench is None else metrics_of(bench),
         problems=problems_of(run),
@@ -113,7 +115,7 @@ def _figures(run: Run, accounts: list[DeviceAccount], views: Views) -> tuple[Fig
     return tuple(sorted(found, key=lambda figure: SECTIONS.index(figure.section)))
 
 
-def _device(account: DeviceAccount) -> InspectedDevice:
+def _device(account: DeviceAccount, rank: int | None) -> InspectedDevice:
     return InspectedDevice(
         device=account.device,
         trace=account.trace,
@@ -130,6 +132,18 @@ def _device(account: DeviceAccount) -> InspectedDevice:
         captured=dict(account.captured),
         calls=dict(account.calls),
         role_calls=dict(account.role_calls),
+        operators=tuple(
+            InspectedOperator(
+                kind=one.kind,
+                name=one.name,
+                seconds=one.nanoseconds / 1e9,
+                calls=one.calls,
+                host_seconds=None if one.host is None else one.host / 1e9,
+                names=one.names,
+            )
+            for one in account.launchers
+        ),
+        rank=rank,
     )
 
 

@@ -40,11 +40,9 @@ def micro_batches_of(trace: Trace, events: EventTable, links: Launched, classes:
     marked = trace.events.select(np.isin(trace.events.name, np.array(sorted(trace.micro_batches), np.int32)))
     if not len(marked) or not len(links.calls):
         return None
-    threads = sorted(set(marked.thread.tolist()))
-    # A range that has no name of its own is told by its thread.
     names = [
-        trace.micro_batches[name] or f"thread {threads.index(thread) + 1}"
-        for name, thread in zip(marked.name.tolist(), marked.thread.tolist(), strict=True)
+        trace.micro_batches[name] or f"micro-batch {number}"
+        for name, number in zip(marked.name.tolist(), _numbered(marked), strict=True)
     ]
     order = sorted(set(names))
     code = np.array([order.index(name) for name in names], np.int64)
@@ -70,6 +68,21 @@ def micro_batches_of(trace: Trace, events: EventTable, links: Launched, classes:
     steps = int(((cut[1] > 1) & (cut[0] >= 0)).sum())
     all_steps = len(np.unique(links.step[links.step >= 0]))
     return MicroBatches(busy, together / len(used), communication, covered, steps, all_steps or None)
+
+
+def _numbered(marked: EventTable) -> list[int]:
+    """Which of those beside it each range is, told by their threads in the order in which they began. An engine may
+    start new threads for every step, so that a thread alone says nothing of another step's."""
+    numbers = [0] * len(marked)
+    beside: dict[int, int] = {}
+    until = 0
+    ends, threads = marked.end.tolist(), marked.thread.tolist()
+    for row in np.lexsort((marked.thread, marked.start)).tolist():
+        if int(marked.start[row]) >= until:
+            beside.clear()
+        numbers[row] = beside.setdefault(threads[row], len(beside) + 1)
+        until = max(until, ends[row])
+    return numbers
 
 
 def _halves(marked: EventTable, code: Ints, calls: EventTable) -> Ints:

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from profiler.analyzers.figure_rows import FigureRows
 from profiler.analyzers.idle import BETWEEN_PREFIX
-from profiler.analyzers.trace_steps import Launched
+from profiler.analyzers.trace_steps import DRAFT, Launched, inside, ranges_of
 from profiler.model.inspection import Figure
 from profiler.model.requests import Floats, Ints
 from profiler.model.steps import StepLabel
-from profiler.model.trace import EventTable, Kind, Trace
-
-DRAFT = "draft"  # the host phase
+from profiler.model.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -71,32 +69,18 @@ def speculation_of(
         other=float((seconds - ranges)[~draft & ~verify].sum()),
         ranges=float(ranges.sum()),
         verifications=int(verify.sum()),
-        drafts=int(draft.sum()) or len(_marked(trace, DRAFT)),
+        drafts=int(draft.sum()) or len(ranges_of(trace, DRAFT)),
         width=sum(label.decode_tokens or 0 for label in widths) / sequences if sequences else None,
     )
-
-
-def _marked(trace: Trace, phase: str) -> EventTable:
-    names = np.array([i for i, name in trace.phases.items() if name == phase], np.int32)
-    host = np.isin(trace.events.kind, np.array((Kind.ANNOTATION, Kind.OPERATOR), np.uint8))
-    return trace.events.select(host & np.isin(trace.events.name, names))
 
 
 def _launched_while(trace: Trace, links: Launched, phase: str) -> NDArray[np.bool_]:
     """Which device events were launched by a thread that was in this phase."""
     found = np.zeros(len(links.call), bool)
-    ranges = _marked(trace, phase)
-    if not len(ranges) or not len(links.calls):
+    if not len(links.calls):
         return found
-    inside = np.zeros(len(links.calls), bool)
-    for thread in np.unique(ranges.thread).tolist():
-        rows = ranges.select(ranges.thread == thread)
-        rows = rows.select(np.argsort(rows.start, kind="stable"))
-        ends = np.maximum.accumulate(rows.end)
-        at = np.searchsorted(rows.start, links.calls.start, side="right") - 1
-        inside |= (links.calls.thread == thread) & (at >= 0) & (links.calls.start < ends[np.maximum(at, 0)])
     known = links.call >= 0
-    found[known] = inside[links.call[known]]
+    found[known] = inside(ranges_of(trace, phase), links.calls.thread, links.calls.start)[links.call[known]]
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from profiler.analyzers.kernels import category_of
 from profiler.model.requests import Ints
@@ -17,6 +18,7 @@ _PROFILER_STEP: Final = re.compile(r"^ProfilerStep#\d+$")
 _GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
 # A graph that is a step holds a whole model; the pieces of a piecewise graph hold a few kernels each.
 _KERNELS_OF_A_STEP: Final = 100
+DRAFT: Final = "draft"  # the host phase
 # Device annotations start up to this much before their kernels (pytorch/kineto#914).
 SLACK_NS: Final = 1_000
 
@@ -51,7 +53,8 @@ def spans_of(trace: Trace) -> Spans:
     for kind, on_device in ((Kind.ANNOTATION, False), (Kind.OPERATOR, False), (Kind.DEVICE_ANNOTATION, True)):
         marked = events.select((events.kind == kind) & np.isin(events.name, labelled))
         if len(marked):
-            return _outermost(trace, marked, "step annotations", inferred=False, on_device=on_device)
+            found = _outermost(trace, marked, "step annotations", inferred=False, on_device=on_device)
+            return found if on_device else _with_drafts(trace, found)
     steps = np.array([i for i, name in enumerate(trace.names) if _PROFILER_STEP.match(name)], np.int32)
     for kind, on_device in ((Kind.ANNOTATION, False), (Kind.DEVICE_ANNOTATION, True)):
         marked = events.select((events.kind == kind) & np.isin(events.name, steps))
@@ -63,6 +66,37 @@ def spans_of(trace: Trace) -> Spans:
     # The order of the kernels also shows the steps that ran eagerly, or replayed pieces.
     launches, order = _graph_launches(trace), _kernel_order(trace)
     return order if len(order) > len(launches) else launches
+
+
+def _with_drafts(trace: Trace, spans: Spans) -> Spans:
+    """Steps inside a range that marks the drafting are the draft model's, whatever their own annotation calls them."""
+    if spans.thread is None:
+        return spans
+    drafted = inside(ranges_of(trace, DRAFT), spans.thread, spans.start)
+    labels = (
+        StepLabel(label.phase, requests=label.requests, draft=True) if yes else label
+        for label, yes in zip(spans.labels, drafted.tolist(), strict=True)
+    )
+    return replace(spans, labels=tuple(labels))
+
+
+def ranges_of(trace: Trace, phase: str) -> EventTable:
+    """The host ranges that mark a phase."""
+    names = np.array([i for i, name in trace.phases.items() if name == phase], np.int32)
+    host = trace.events.are(Kind.ANNOTATION, Kind.OPERATOR)
+    return trace.events.select(host & np.isin(trace.events.name, names))
+
+
+def inside(ranges: EventTable, thread: NDArray[Any], instant: Ints) -> NDArray[np.bool_]:
+    """Whether each thread was in one of its ranges at that instant."""
+    found = np.zeros(len(instant), bool)
+    for one in np.unique(ranges.thread).tolist():
+        rows = ranges.select(ranges.thread == one)
+        rows = rows.select(np.argsort(rows.start, kind="stable"))
+        ends = np.maximum.accumulate(rows.end)
+        at = np.searchsorted(rows.start, instant, side="right") - 1
+        found |= (thread == one) & (at >= 0) & (instant < ends[np.maximum(at, 0)])
+    return found
 
 
 def is_graph_launch(trace: Trace, launches: EventTable) -> np.ndarray:

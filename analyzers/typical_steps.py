@@ -167,6 +167,7 @@ def _step(side: Side, part: Excerpt, alike: int) -> TypicalStep:
         alike=alike,
         names=tuple(names.index),
         lanes=lanes,
+        rank=part.view.trace.rank,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from profiler.model.inspection import Inspection
+from profiler.model.inspection import InspectedDevice, Inspection
 from profiler.reports import numbers, wording
 from profiler.reports.language import said
 from profiler.reports.page import Drawn, asset, fragment, whole
@@ -85,7 +85,8 @@ def _steps(inspection: Inspection) -> Markup:
 def _devices(inspection: Inspection, cut: list[str]) -> Markup:
     parts = []
     for device in inspection.devices:
-        where = said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=device.trace)
+        trace = wording.in_trace(device.trace, device.rank if len(inspection.devices) > 1 else None)
+        where = said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=trace)
         title = f"{device.device} {device.name or ''}".strip() + f": {where}"
         window = device.window_seconds or float("nan")
         buckets = [(f"{said('busy')}: {name}", s, device.calls.get(name)) for name, s in device.categories.items()]
@@ -104,12 +105,27 @@ def _devices(inspection: Inspection, cut: list[str]) -> Markup:
                 label = said("Roles: {title}", title=title)
             shares = [s / busy for s in device.roles.values()]
             parts.append(_table(label, ["Role", *_TIMED, "Of the busy time"], rows, cut, shares))
+        if device.operators:
+            parts.append(_operators(device, busy, said("By operator: {title}", title=title), cut))
         if device.captured:
             rows = [[name, numbers.quantity(s, "s"), numbers.percent(s / busy)] for name, s in device.captured.items()]
             shares = [s / busy for s in device.captured.values()]
             label = said("Replayed work by the ranges that it was captured in: {title}", title=title)
             parts.append(_table(label, ["Captured in", "Time", "Of the busy time"], rows, cut, shares))
     return Markup("").join(parts)
+
+
+def _operators(device: InspectedDevice, busy: float, label: str, cut: list[str]) -> Markup:
+    """On a CPU the operators are the work, else they launched it."""
+    hosted = any(row.host_seconds is not None for row in device.operators)
+    rows = []
+    for row in device.operators:
+        host = "" if row.host_seconds is None else numbers.quantity(row.host_seconds, "s")
+        cells = [wording.launched_by(row), *_timed(row.seconds, row.calls), *((host,) if hosted else ())]
+        rows.append([*cells, numbers.percent(row.seconds / busy)])
+    columns = ["Launching operator", *_TIMED, "Time on the host"] if hosted else ["Operator", *_TIMED]
+    shares = [row.seconds / busy for row in device.operators]
+    return _table(label, [*columns, "Of the busy time"], rows, cut, shares)
 
 
 def _timed(seconds: float, calls: int | None) -> list[str]:

@@ -49,6 +49,8 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> No
     if diagnosis.kernels and (verbose or not gaps):
         basis = basis_of(diagnosis)
         _heading(console, said("Kernel time {per}", per=basis.per))
+        for one in (one for one in diagnosis.shown if one.of > 1):
+            console.print(_indented(Text(plain(wording.shown(one, side["ab".index(one.run)])), "dim"), 2))
         console.print(terminal_tables.kernels(map(basis.of, diagnosis.kernels), side, console.width))
     _fairness(diagnosis.fairness, console, side, verbose)
     _recommendations(diagnosis, console)
@@ -70,7 +72,8 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
         console.print(terminal_tables.steps(inspection.step_sources))
     for device in inspection.devices[: None if verbose else _FEW]:
         title = f"{device.device} {device.name or ''}".strip()
-        _heading(console, title, said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=device.trace))
+        trace = wording.in_trace(device.trace, device.rank if len(inspection.devices) > 1 else None)
+        _heading(console, title, said("{n} kernels in {trace}", n=f"{device.kernels:,}", trace=trace))
         console.print(terminal_tables.device(device))
         if device.roles:
             console.print(terminal_tables.roles(device))
@@ -78,6 +81,8 @@ def print_inspection(inspection: Inspection, console: Console, verbose: bool) ->
             if device.layers is None:
                 found = said("the number of layers is not known from the order of the kernels")
             console.print(Text(f"  {found}", "dim"))
+        if device.operators:
+            console.print(terminal_tables.operators(device, _MANY if verbose else _MOST_FIGURES))
         if device.captured:
             most = _MANY if verbose else _MOST_FIGURES
             console.print(terminal_tables.captured(device, most))

@@ -16,6 +16,7 @@ from profiler.model.inspection import (
     InspectedComponent,
     InspectedDevice,
     InspectedFile,
+    InspectedOperator,
     InspectedSteps,
     InspectedTotals,
 )
@@ -192,6 +193,37 @@ def roles(item: InspectedDevice) -> Table:
 
 def _called(seconds: float, calls: int | None) -> tuple[str, str]:
     return ("", "") if calls is None else (f"{calls:,}", numbers.each(seconds, calls))
+
+
+def operators(item: InspectedDevice, most: int) -> Table:
+    """The device's busy time by the operators that launched the work, the largest ``most`` of them by name."""
+    busy = item.busy_seconds or float("nan")
+    scale = numbers.scale_for("s", item.busy_seconds)
+    # On a CPU the operators are the work.
+    hosted = any(row.host_seconds is not None for row in item.operators)
+    heads = (said("time, {unit}", unit=scale.unit), "of the busy time", *_CALLS, *(("host",) if hosted else ()))
+    table = _table("launching operator" if hosted else "operator", *heads)
+    for row in _largest(item.operators, most):
+        cells = [wording.launched_by(row), scale.plain(row.seconds), numbers.percent(row.seconds / busy)]
+        host = "" if row.host_seconds is None else numbers.quantity(row.host_seconds, "s")
+        table.add_row(*_texts([*cells, *_called(row.seconds, row.calls), *((host,) if hosted else ())]))
+    return table
+
+
+def _largest(every: Sequence[InspectedOperator], most: int) -> Iterator[InspectedOperator]:
+    """The ``most`` first operators, all others as one row, and what is no operator."""
+    operators = [row for row in every if row.kind in ("operator", "others")]
+    yield from operators[:most]
+    if left := operators[most:]:
+        yield InspectedOperator(
+            kind="others",
+            name="",
+            seconds=sum(row.seconds for row in left),
+            calls=sum(row.calls or 0 for row in left),
+            host_seconds=None if left[0].host_seconds is None else sum(row.host_seconds or 0.0 for row in left),
+            names=sum(row.names for row in left),
+        )
+    yield from every[len(operators) :]
 
 
 def captured(item: InspectedDevice, most: int) -> Table:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from profiler.analyzers.metrics import spoken
-from profiler.model.diagnosis import CauseName, Gap, Recommendation
-from profiler.model.inspection import InspectedTrust
+from profiler.model.diagnosis import CauseName, Gap, Recommendation, ShownDevice
+from profiler.model.inspection import InspectedOperator, InspectedTrust
 from profiler.model.recommendation import Confidence
 from profiler.reports.language import named, said
 
@@ -109,6 +109,34 @@ def rule(name: str) -> str:
     key = f"rule {name}"
     title = named(key)
     return name if title == key else said("{title} ({name})", title=title, name=name)
+
+
+def in_trace(trace: str, rank: int | None) -> str:
+    """A trace's file, with the rank that wrote it."""
+    return trace if rank is None else said("{trace} (rank {rank})", trace=trace, rank=f"{rank:,}")
+
+
+def shown(one: ShownDevice, run: str) -> str:
+    """Which of several devices of a run is shown."""
+    where = in_trace(one.trace, one.rank)
+    return said(
+        "{run}: the kernels of {device} in {trace}, one of {count} traced devices",
+        run=run, device=one.device, trace=where, count=f"{one.of:,}",
+    )  # fmt: skip
+
+
+def launched_by(row: InspectedOperator) -> str:
+    """What launched the work of a row, or that it is not known."""
+    match row.kind:
+        case "operator":
+            return row.name
+        case "others":
+            return said("{n} other operators", n=f"{row.names:,}")
+        case "graph":
+            return said("replayed graphs ({call})", call=row.name)
+        case "outside":
+            return said("outside of any operator")
+    return said(NOT_KNOWN)
 
 
 def trusted(check: InspectedTrust) -> str:

@@ -11,7 +11,19 @@ from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.measured import trace_load
 from profiler.analyzers.gap.model import component_of
 from profiler.analyzers.trace_steps import Spans
-from profiler.model.diagnosis import Cause, CauseName, Evidence, Gap, KernelRow, Part, TracedSteps, Unexplained
+from profiler.model.diagnosis import (
+    Cause,
+    CauseName,
+    Evidence,
+    Gap,
+    KernelRow,
+    Part,
+    ShownDevice,
+    TracedSteps,
+    Unexplained,
+)
+from profiler.model.run import Run
+from profiler.model.timeline import Side
 
 _CAUSES: Mapping[str, str] = {
     "kernel": "kernel time by category, each instant counted once",
@@ -115,6 +127,20 @@ def traced_steps(a: DeviceAccount | None, b: DeviceAccount | None) -> tuple[Trac
                 decoded=float(load.decode.sum()) if len(known) == steps else None,
             )
         )
+    return tuple(found)
+
+
+def shown_devices(
+    runs: tuple[Run, Run], accounts: tuple[tuple[DeviceAccount, ...], tuple[DeviceAccount, ...]]
+) -> tuple[ShownDevice, ...]:
+    """Which device's kernels stand for each run that has a trace."""
+    sides: tuple[Side, Side] = ("a", "b")
+    found = []
+    for side, run, every in zip(sides, runs, accounts, strict=True):
+        one = chosen(every)
+        if one is not None:
+            rank = next((trace.rank for trace in run.traces if trace.path == one.trace), None)
+            found.append(ShownDevice(run=side, trace=one.trace, device=one.device, rank=rank, of=len(every)))
     return tuple(found)
 
 

@@ -76,12 +76,15 @@ HOST_PHASES: Final = {
     "run_batch": "forward",
     "process_batch_result": "process_output",
     "copy_result_to_cpu": "process_output",
+    "draft": "draft",  # spec_utils.py, spec_stage_span: what the drafts launch, its replayed graphs too
+    "draft_extend": "draft",
     "schedule": "schedule",
     "prepare_inputs": "prepare_inputs",
 }
 
 _STEP: Final = re.compile(
-    r"step\[([A-Z_0-9]{1,40}) bs=(\d{1,18})(?: toks=(\d{1,18}))?((?: [a-z_]{1,20}=\d{1,18}){0,20})\]"
+    r"step\[([A-Z_0-9]{1,40})(?: raw_bs=(\d{1,18}))? bs=(\d{1,18})(?: toks=(\d{1,18}))?"
+    r"((?: [a-z_]{1,20}=\d{1,18}){0,20})\]"
 )
 _SUM: Final = re.compile(r"([a-z_]+)=(\d+)")
 _CLOCK: Final = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
@@ -108,15 +111,17 @@ _EXTENDING: Final = frozenset({"EXTEND", "SPLIT_PREFILL", "DLLM_EXTEND", "PREBUI
 def step_label(name: str) -> StepLabel | None:
     """A ``step[MODE bs=.. toks=..]`` annotation (0.5.12 and later), with the sums of ``detailed_annotations``.
 
-    MODE is that of model_executor/forward_batch_info.py, VERIFY and DRAFT those of 0.5.20. Draft steps are marked; a
-    mixed step without sums states the total of its requests only.
+    MODE is that of model_executor/forward_batch_info.py, VERIFY and DRAFT those of 0.5.20; before, the draft model's
+    passes are named by their mode like the target's (they lie in a range of the draft), and a whole draft that a graph
+    replays is DRAFT_LOOP. A mixed step without sums states the total of its requests only.
     """
     match = _STEP.fullmatch(name)
     if match is None:
         return detailed(name)
-    mode, batch = match[1], int(match[2])
-    tokens = None if match[3] is None else int(match[3])
-    sums = {key: int(value) for key, value in _SUM.findall(match[4])}
+    # The second batch of a replayed draft is the one padded to the captured size.
+    mode, batch = match[1], int(match[2] or match[3])
+    tokens = None if match[4] is None else int(match[4])
+    sums = {key: int(value) for key, value in _SUM.findall(match[5])}
     if mode.startswith("DRAFT"):
         return StepLabel(phase="prefill" if "EXTEND" in mode else "decode", requests=batch, draft=True)
     if mode == "IDLE" or mode == "DUMMY_FIRST":

@@ -431,7 +431,8 @@ ENGINE: Final = Engine(
     log_facts=log_facts,
     log_event=log_event,
     handovers=HANDOVERS,
-    micro_batch=r"gpu_ubatch_wrapper\.py\(\d+\): _ubatch_thread$",
+    # The runner of v1/worker/gpu_model_runner.py, and the newer one of v1/worker/gpu. Both start threads for each step.
+    micro_batch=r"gpu_ubatch_wrapper\.py\(\d+\): _ubatch_thread$|worker/gpu/ubatch_utils\.py\(\d+\): run_ubatch$",
     log_readings=log_readings,
     every_step_logged=True,
     trace_keys={"vllm_version": "engine.version"},

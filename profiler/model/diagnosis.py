@@ -235,6 +235,17 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     decoded: float | None = None
 
 
+class ShownDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """The one of a run's ``of`` traced devices whose kernels and roles are shown; ``rank`` None: its trace does not
+    say."""
+
+    run: Literal["a", "b"]
+    trace: str
+    device: str
+    rank: int | None
+    of: int
+
+
 SummaryTopic = Literal["model and hardware", "features", "service at this load", "operability", "not measured"]
 
 
@@ -264,6 +275,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[DocumentProblem, ...]
     kernels: tuple[KernelRow, ...] = ()
     traced: tuple[TracedSteps, ...] = ()
+    shown: tuple[ShownDevice, ...] = ()
     missing: tuple[str, ...] = ()
     method: tuple[str, ...] = ()
     roles: tuple[RoleRow, ...] = ()

@@ -48,12 +48,30 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
 
 
+LaunchedBy = Literal["operator", "others", "graph", "outside", "not known"]
+
+
+class InspectedOperator(msgspec.Struct, frozen=True, kw_only=True):
+    """Device time by what launched it: an ``operator``, the ``others`` that have no row of their own (``names`` of
+    them), a replayed ``graph`` (``name`` is the launch call's), a launch ``outside`` of any operator, or ``not known``:
+    its launch is not in the trace. ``calls`` are those that launched work; ``host_seconds`` is what these took on the
+    host without the operators inside them (None: not known, or the operator itself is the work)."""
+
+    kind: LaunchedBy
+    name: str
+    seconds: float
+    calls: int | None
+    host_seconds: float | None
+    names: int = 1
+
+
 class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One device of one trace. ``kernel_seconds`` is the sum of the kernels' durations, ``busy_seconds`` the union of
     all device work, ``categories`` splits the busy time and ``idle`` the rest of the window, so that both together add
     up to ``window_seconds``. ``roles`` splits the busy time by place in the model (empty: no attention recognised).
     ``calls`` and ``role_calls`` count the device's work by the same names; on a CPU its operators. ``captured`` are
-    seconds of replayed work by the ranges that it was captured in (empty: the trace does not say)."""
+    seconds of replayed work by the ranges that it was captured in (empty: the trace does not say). ``operators`` splits
+    the busy time by the operators that launched the work (empty: the trace holds none). ``rank`` is the trace's."""
 
     device: str
     trace: str
@@ -70,6 +88,8 @@ class InspectedDevice(msgspec.Struct, frozen=True, kw_only=True):
     captured: dict[str, float] = {}
     calls: dict[str, int] = {}
     role_calls: dict[str, int] = {}
+    operators: tuple[InspectedOperator, ...] = ()
+    rank: int | None = None
 
 
 class InspectedSteps(msgspec.Struct, frozen=True, kw_only=True):

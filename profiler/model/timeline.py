@@ -38,8 +38,9 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
 class TypicalStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step of middling length among the ``alike`` steps of a run that carried ``composition``.
 
-    ``step`` is its number in ``trace``, ``at`` the seconds from that file's first event to the step's first work on
-    ``device``, ``seconds`` the time that the step takes there with the wait before it.
+    ``step`` is its number in ``trace`` (of ``rank``; None: the trace does not say), ``at`` the seconds from that file's
+    first event to the step's first work on ``device``, ``seconds`` the time that the step takes there with the wait
+    before it.
     """
 
     run: Side
@@ -52,6 +53,7 @@ class TypicalStep(msgspec.Struct, frozen=True, kw_only=True):
     alike: int
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
+    rank: int | None = None
 
 
 class StepPair(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from profiler.model.diagnosis import Diagnosis, KernelRow, RoleRow, TracedSteps
-from profiler.reports import figures, numbers
+from profiler.reports import figures, numbers, wording
 from profiler.reports.breakdown import names
 from profiler.reports.kernel_basis import basis_of
 from profiler.reports.language import said
@@ -34,6 +34,7 @@ def draw(diagnosis: Diagnosis) -> Markup:
         side=side,
         basis=basis,
         mixes=[_mix(one, side["ab".index(one.run)]) for one in diagnosis.traced],
+        devices=[wording.shown(one, side["ab".index(one.run)]) for one in diagnosis.shown if one.of > 1],
         groups=groups,
         scale=numbers.scale_for("s", *largest),
         figure=embedded(figures.kernels(tuple(group.total for group in groups), side, basis.per)),

@@ -75,6 +75,7 @@ def _pair(diagnosis: Diagnosis, pair: StepPair, index: int) -> dict[str, Any]:
     shown = list(zip(called, pair.steps, strict=True))
     sides = [_side(name, step) for name, step in shown]
     words = {name: said(text) for name, text in _WORDS.items()}
+    several = {one.run for one in diagnosis.shown if one.of > 1}
     legend = {kind: said(text) for kind, text in _ROWS.items()}
     return {
         "id": f"timeline-{index}",
@@ -93,7 +94,7 @@ def _pair(diagnosis: Diagnosis, pair: StepPair, index: int) -> dict[str, Any]:
                     "{run}: step {step} of {trace}, {at} after its first event, {standing}. For ui.perfetto.dev:",
                     run=name,
                     step=f"{step.step:,}",
-                    trace=plain(step.trace),
+                    trace=plain(wording.in_trace(step.trace, step.rank if step.run in several else None)),
                     at=_stamp(step.at),
                     standing=_standing(step),
                 ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,38 @@ def test_a_draft_that_a_host_range_marks(tmp_path: Path) -> None:
     assert (found.verifications, found.drafts, found.width) == (2, 2, 5.0)
 
 
+def test_passes_in_a_range_of_the_draft_are_the_draft_s_whatever_they_are_called(tmp_path: Path) -> None:
+    """As SGLang before 0.5.20 names the passes of its draft model: by their mode, like the target's."""
+    events: list[Built] = []
+    for i in range(2):
+        start = 200_000 * (i + 1)
+        events.append(Built("user_annotation", "draft", start - 1_000, 40_000))
+        events += step("step[DECODE bs=2]", start, 9_000, 10 + i, 10_000)
+        events += step("step[TARGET_VERIFY bs=2 g_sq=8]", start + 50_000, 9_000, 20 + i, 30_000)
+        events.append(Built("user_annotation", "draft_extend", start + 99_000, 20_000))
+        events += step("step[DRAFT_EXTEND_V2 bs=2]", start + 100_000, 9_000, 30 + i, 5_000)
+    account = account_of(events, tmp_path)
+    found = account.speculation
+    assert found is not None and account.steps is not None
+    assert (found.verifications, found.drafts, found.width, found.other) == (2, 4, 4.0, 0.0)
+    # The device is done with the draft 27,000 ns before the host leaves its range.
+    assert found.ranges == pytest.approx(2 * 27_000 / 1e9)
+    assert [label.draft for label in account.steps.spans.labels] == [True, False, True] * 2
+
+
+def test_a_draft_s_graph_replay_in_its_range(tmp_path: Path) -> None:
+    events: list[Built] = []
+    for i in range(2):
+        start = 200_000 * (i + 1)
+        events.append(Built("user_annotation", "draft", start, 10_000))
+        events += [call("cudaGraphLaunch", start + 1_000, 2_000, 10 + i), kernel(start + 4_000, 9_000, 10 + i)]
+        events += step("step[TARGET_VERIFY bs=2 g_sq=8]", start + 50_000, 9_000, 20 + i, 30_000)
+    found = account_of(events, tmp_path).speculation
+    assert found is not None
+    # The first replay is before the first step, and of none.
+    assert (found.verifications, found.drafts, found.draft >= 9_000 / 1e9) == (2, 2, True)
+
+
 def test_a_recorded_run_that_looks_its_drafts_up_in_the_prompt() -> None:
     """Recorded by us: vLLM 0.32.0 on CPU, ``--speculative-config '{"method": "ngram", "num_speculative_tokens": 3, …}'``,
     ``VLLM_CUSTOM_SCOPES_FOR_PROFILING=1``; six requests of 12 tokens."""
@@ -90,7 +123,8 @@ def halves(first: str, second: str, kind: str, threads: tuple[int, int]) -> list
         launch = Built("cuda_runtime", "cudaLaunchKernel", start + 100, 500, tid=thread, args={"correlation": number})
         args: dict[str, object] = {"device": 0, "stream": stream, "correlation": number}
         events += [
-            Built(kind, name, start, 1_000, tid=thread),
+            # A stage is over when the other half's begins; threads run beside each other.
+            Built(kind, name, start, 1_000 if kind == "user_annotation" else 25_000, tid=thread),
             launch,
             Built("kernel", work, at, busy, 0, stream, args),
         ]
@@ -102,6 +136,7 @@ def halves(first: str, second: str, kind: str, threads: tuple[int, int]) -> list
     [
         (("a0", "b0"), "user_annotation", (1, 1), ("a", "b")),
         (("vllm/v1/worker/gpu_ubatch_wrapper.py(300): _ubatch_thread",) * 2, "python_function", (1, 2), None),
+        (("vllm/v1/worker/gpu/ubatch_utils.py(420): run_ubatch",) * 2, "python_function", (1, 2), None),
     ],
 )
 def test_micro_batches_and_what_they_hide(
@@ -109,10 +144,33 @@ def test_micro_batches_and_what_they_hide(
 ) -> None:
     found = account_of(halves(*names, kind, threads), tmp_path).micro_batches
     assert found is not None
-    assert tuple(found.busy) == (expected or ("thread 1", "thread 2"))
+    assert tuple(found.busy) == (expected or ("micro-batch 1", "micro-batch 2"))
     assert list(found.busy.values()) == pytest.approx([25e-6, 20e-6])
     assert (found.together, found.communication, found.covered) == pytest.approx((10e-6, 20e-6, 10e-6))
     assert (found.steps, found.of) == (1, 1)
+
+
+def test_threads_that_are_new_in_each_step_are_the_same_halves(tmp_path: Path) -> None:
+    frame = "vllm/v1/worker/gpu_ubatch_wrapper.py(300): _ubatch_thread"
+    events: list[Built] = []
+    for i in range(3):
+        start, number = 200_000 * (i + 1), 10 * i
+        events += step("step[DECODE bs=64]", start, 90_000, number + 1, 1_000)
+        for half, tid in ((0, 100 + 2 * i), (1, 101 + 2 * i)):
+            at = start + 10_000 + 2_000 * half
+            events.append(Built("python_function", frame, at, 50_000, tid=tid))
+            work = (
+                call("cudaLaunchKernel", at + 5_000, 500, number + 2 + half),
+                kernel(at + 6_000, 3_000 + half, number + 2 + half),
+            )
+            events += [replace(work[0], tid=tid), work[1]]
+    found = account_of(events, tmp_path).micro_batches
+    assert found is not None
+    assert {name: round(seconds * 1e9) for name, seconds in found.busy.items()} == {
+        "micro-batch 1": 9_000,
+        "micro-batch 2": 9_003,
+    }
+    assert (found.steps, found.of) == (3, 3)
 
 
 def test_one_half_alone_is_no_cut(tmp_path: Path) -> None:

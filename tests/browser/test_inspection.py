@@ -9,7 +9,7 @@ import pytest
 
 from profiler import open_run
 from profiler.analyzers.inspection import inspect
-from profiler.model.inspection import Inspection
+from profiler.model.inspection import InspectedOperator, Inspection
 from profiler.reports.inspection_html import to_inspection_html
 from tests.browser import chromium
 from tests.strategies import ROOT
@@ -44,7 +44,9 @@ def test_it_shows_every_section(page: chromium.Page, inspection: Inspection, tmp
     assert {section[0].upper() + section[1:] for section in sections} <= set(titles)
     bars = page.evaluate("[...document.querySelectorAll('svg.share rect')].map((r) => +r.getAttribute('width'))")
     device = inspection.devices[0]
-    assert len(bars) == sum(len(d.categories) + len(d.idle) + len(d.roles) for d in inspection.devices)
+    assert len(bars) == sum(
+        len(d.categories) + len(d.idle) + len(d.roles) + len(d.operators) for d in inspection.devices
+    )
     assert sum(bars[: len(device.categories) + len(device.idle)]) == pytest.approx(100, abs=0.1)
     for scheme in ("light", "dark"):
         page.scheme(scheme)
@@ -62,7 +64,12 @@ def test_it_is_never_wider_than_the_window(
 
 def test_hostile_names_are_text(page: chromium.Page, inspection: Inspection, tmp_path: Path) -> None:
     figures = tuple(msgspec.structs.replace(f, name=HOSTILE, detail=HOSTILE) for f in inspection.figures)
-    document = msgspec.structs.replace(inspection, run=HOSTILE, figures=figures, facts={HOSTILE: HOSTILE})
+    operator = InspectedOperator(kind="operator", name=HOSTILE, seconds=1.0, calls=1, host_seconds=1.0)
+    operators = (operator, msgspec.structs.replace(operator, kind="graph"))
+    devices = tuple(msgspec.structs.replace(d, operators=operators) for d in inspection.devices)
+    document = msgspec.structs.replace(
+        inspection, run=HOSTILE, figures=figures, facts={HOSTILE: HOSTILE}, devices=devices
+    )
     show(page, document, tmp_path)
     assert page.dialogs == []
     assert page.complaints == []

@@ -52,6 +52,8 @@ def test_an_empty_step_is_idle() -> None:
         ("step[VERIFY bs=2 g_sq=10]", StepLabel("decode", 0, 0, 2, 10, requests=2, verify=True)),
         ("step[TARGET_VERIFY bs=2]", StepLabel("decode", 0, 0, 2, None, requests=2, verify=True)),
         ("step[DRAFT bs=2]", StepLabel("decode", requests=2, draft=True)),
+        ("step[DRAFT_LOOP raw_bs=3 bs=4 topk=1]", StepLabel("decode", requests=3, draft=True)),
+        ("step[DRAFT_EXTEND_V2 bs=3 c_sq=9 c_sk=90]", StepLabel("prefill", requests=3, draft=True)),
         ("step[IDLE bs=0]", StepLabel("idle", requests=0)),
     ],
 )

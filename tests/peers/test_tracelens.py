@@ -11,7 +11,7 @@ import csv
 import importlib.util
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from profiler.analyzers.bandwidth import STATED, Moved, moved
 from profiler.analyzers.device import DeviceAccount, accounts_of
 from profiler.analyzers.device_view import DeviceView, views_of
 from profiler.analyzers.kernels import family_of
-from profiler.analyzers.operators import innermost
+from profiler.analyzers.launching import operators_around
 from profiler.analyzers.timeline import COMMUNICATION, COMPUTE, COPY, sweep
 from profiler.analyzers.trace_steps import is_graph_launch, launched, spans_of
 from profiler.collectors.torch_trace.reader import FORMAT
@@ -198,23 +198,19 @@ class Operator:
 def launching_operators(name: str) -> dict[str, Operator]:
     """By the innermost operator around the launch; by the launch call's own name where no operator is around it."""
     view, trace = view_of(name), trace_of(name)
-    operators = trace.events.of(Kind.OPERATOR)
-    pieces = innermost(replace(operators, graph_node=np.arange(len(operators)))).events
+    _, around, _ = operators_around(trace, view.links.calls)
     found: dict[str, Operator] = {}
-    for thread in np.unique(view.links.calls.thread).tolist():
-        ran = pieces.select(pieces.thread == thread)
-        for event, call in enumerate(view.links.call.tolist()):
-            if call < 0 or view.links.calls.thread[call] != thread:
-                continue
-            at = int(np.searchsorted(ran.start, view.links.calls.start[call], side="right")) - 1
-            inside = at >= 0 and view.links.calls.start[call] < ran.end[at]
-            one = trace.names[ran.name[at] if inside else view.links.calls.name[call]]
-            # It leaves the counter off these names.
-            one = one.rpartition("_")[0] if one.startswith("sglang_profiler::") else one
-            operator = found.setdefault(one, Operator())
-            operator.nanoseconds += int(view.events.duration[event])
-            operator.kernels += view.events.kind[event] == Kind.KERNEL
-            operator.calls.add(int(ran.graph_node[at]) if inside else -1 - call)
+    for event, call in enumerate(view.links.call.tolist()):
+        if call < 0:
+            continue
+        row = int(around[call])
+        one = trace.names[view.links.calls.name[call] if row < 0 else trace.events.name[row]]
+        # It leaves the counter off these names.
+        one = one.rpartition("_")[0] if one.startswith("sglang_profiler::") else one
+        operator = found.setdefault(one, Operator())
+        operator.nanoseconds += int(view.events.duration[event])
+        operator.kernels += view.events.kind[event] == Kind.KERNEL
+        operator.calls.add(-1 - call if row < 0 else row)
     return found
 
 

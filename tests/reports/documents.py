@@ -24,9 +24,11 @@ from profiler.model.inspection import (
     InspectedComponent,
     InspectedDevice,
     InspectedFile,
+    InspectedOperator,
     InspectedSteps,
     InspectedTotals,
     Inspection,
+    LaunchedBy,
 )
 from tests.reports import step_pairs
 
@@ -390,6 +392,12 @@ def hostile(text: str = HOSTILE) -> Diagnosis:
     )
 
 
+def launched(
+    kind: LaunchedBy, name: str, seconds: float, calls: int | None, host: float | None, names: int = 1
+) -> InspectedOperator:
+    return InspectedOperator(kind=kind, name=name, seconds=seconds, calls=calls, host_seconds=host, names=names)
+
+
 def inspection(text: str | None = None) -> Inspection:
     """What is in a run; with ``text``, in every field that takes any string."""
     problem = DocumentProblem(
@@ -439,6 +447,14 @@ def inspection(text: str | None = None) -> Inspection:
                 roles={"attention": 3.0, text or "mlp": 4.0},
                 calls={text or "gemm": 180_000, "attention": 29_232},
                 role_calls={"attention": 29_232, text or "mlp": 118_000},
+                operators=(
+                    launched("operator", text or "aten::mm", 2.4, 36_000, 0.9),
+                    launched("operator", "sgl_kernel::silu_and_mul", 0.8, 29_232, 0.2),
+                    launched("others", "", 0.3, 58_000, 0.4, 21),
+                    launched("graph", text or "cudaGraphLaunch", 3.2, 700, 0.1),
+                    launched("outside", "", 0.2, 9_000, 0.1),
+                    launched("not known", "", 0.1, None, None),
+                ),
                 layers=36,
                 unclassified_share=0.012,
             ),

@@ -77,6 +77,18 @@ def test_every_message_about_one_run_has_a_translation(case: str, lab: Lab) -> N
         assert untranslated_inspection(inspect(run)) == set()
 
 
+def test_every_row_by_launching_operator_has_a_translation() -> None:
+    every = documents.inspection().devices[0].operators
+    with speaking("zh"):
+        shown = [wording.launched_by(row) for row in every]
+        heads = [said(head) for head in ("launching operator", "Launching operator", "operator", "Time on the host")]
+    assert shown[:2] == [row.name for row in every[:2]]
+    assert shown[2:] == ["其余 21 个算子", "被 replay 的 graph（cudaGraphLaunch）", "不在任何算子之内", "未知"]
+    assert all(re.search("[\u4e00-\u9fff]", head) for head in heads)
+    found = untranslated_inspection(documents.inspection())
+    assert not any("operator" in text or "graph" in text for text in found)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_every_rule_and_curve_has_a_translation(case: str, lab: Lab) -> None:
     pair = lab(case)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from io import StringIO
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,12 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from profiler import open_run
+from profiler.analyzers.diagnosis import diagnose
+from profiler.analyzers.inspection import inspect
 from profiler.model.diagnosis import Diagnosis
 from profiler.model.document import DocumentProblem
 from profiler.model.inspection import Figure, Inspection
+from profiler.reports.html import to_html
+from profiler.reports.inspection_html import to_inspection_html
 from profiler.reports.terminal import print_diagnosis, print_inspection
 from profiler.reports.terminal_tables import figures
+from tests.conftest import Lab
 from tests.reports import documents
+from tests.strategies import small_trace, written
 
 PAIR = """\
 run-B (SGLang 0.5.23) serves 3,778 tokens/s where run-A (vLLM 0.33.0) serves 5,919: 36.2% less (95%:
@@ -133,6 +142,14 @@ role        time, s   of the busy time     calls   of a call
 attention     3.000              42.9%    29,232    102.6 µs
 mlp           4.000              57.1%   118,000    33.90 µs
   36 layers found in the order of the kernels
+launching operator                  time, s   of the busy time    calls   of a call       host
+──────────────────────────────────────────────────────────────────────────────────────────────
+aten::mm                              2.400              34.3%   36,000    66.67 µs   900.0 ms
+sgl_kernel::silu_and_mul              0.800              11.4%   29,232    27.37 µs   200.0 ms
+21 other operators                    0.300               4.3%   58,000    5.172 µs   400.0 ms
+replayed graphs (cudaGraphLaunch)     3.200              45.7%      700    4.571 ms   100.0 ms
+outside of any operator               0.200               2.9%    9,000    22.22 µs   100.0 ms
+not known                             0.100               1.4%
 
 Totals: kernels  412,000 calls of 214 names in kernels.csv (nsys stats cuda_gpu_kern_sum)
 added up              time, s   of the total
@@ -190,8 +207,48 @@ def test_figures_of_one_name_say_where_they_were_read() -> None:
     assert [text.count(f"from {source}") for source, _ in told] == [1, 1]
 
 
+def test_of_several_traces_the_pages_say_which_is_shown(tmp_path: Path) -> None:
+    for rank in (2, 3):
+        path = written(small_trace(), tmp_path / f"worker{rank}.pt.trace.json")
+        path.write_text(path.read_text().replace('"rank": 3', f'"rank": {rank}'))
+    run = open_run(tmp_path)
+    assert [trace.rank for trace in run.traces] == [2, 3]
+    both = diagnose(run, run)
+    first, second = (f"worker{rank}.pt.trace.json (rank {rank})" for rank in (2, 3))
+    assert [(one.run, one.of, one.rank) for one in both.shown] == [("a", 2, 2), ("b", 2, 2)]
+    told = f"gpu 0 in {first}, one of 2 traced devices"
+    page = unescape(to_html(both))
+    assert page.count(told) == printed(both, 400, verbose=True).count(told) == 2
+    assert re.search(rf"step [\d,]+ of {re.escape(first)}, ", page)
+    found = inspect(run)
+    assert [device.rank for device in found.devices] == [2, 3]
+    for shown in (printed(found, 400), unescape(to_inspection_html(found))):
+        assert first in shown and second in shown
+
+
+def test_of_one_trace_nothing_has_to_be_told_apart(lab: Lab) -> None:
+    document = lab("null").forward
+    assert [one.of for one in document.shown] == [1, 1]
+    assert "traced devices" not in to_html(document) + printed(document, 400, verbose=True)
+
+
 def test_an_inspection() -> None:
     assert printed(documents.inspection()) == INSPECTION
+
+
+def test_operators_beyond_the_page_share_a_row_and_add_up() -> None:
+    document = documents.inspection()
+    every = tuple(documents.launched("operator", f"aten::op{i}", 0.01 * (99 - i), 10, 0.1) for i in range(20))
+    every += document.devices[0].operators[2:]
+    device = msgspec.structs.replace(document.devices[0], operators=every)
+    folded = msgspec.structs.replace(document, devices=(device,))
+    table = printed(folded).partition("launching operator")[2].partition("\n\n")[0].splitlines()[2:]
+    assert [line.split("  ")[0] for line in table[11:]] == [
+        "aten::op11", "29 other operators", "replayed graphs (cudaGraphLaunch)", "outside of any operator", "not known",
+    ]  # fmt: skip
+    assert "58,080" in table[12]
+    times = [float(line.removeprefix(line.split("  ")[0]).split()[0]) for line in table]
+    assert sum(times) == pytest.approx(sum(row.seconds for row in every), abs=0.001 * len(times))
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 140])
