@@ -142,6 +142,14 @@ def _language(words: Sequence[str]) -> AbstractContextManager[None]:
     return speaking(asked[-1]) if asked[-1] in LANGUAGES else nullcontext()
 
 
+def _told(error: ProfilerError, words: Sequence[str]) -> str:
+    """An error in the language that is asked for."""
+    from profiler.reports.language import said
+
+    with _language(words):
+        return said(str(error))
+
+
 def main() -> None:
     """Entry point of the console script; returns by ``sys.exit`` with the status that the contract names."""
     debug = "--debug" in sys.argv[1:]
@@ -163,7 +171,7 @@ def main() -> None:
     except ProfilerError as error:
         if debug:
             raise
-        click.echo(f"profiler: {error}", err=True)
+        click.echo(f"profiler: {_told(error, sys.argv[1:])}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of a pipe has seen enough (head, less).
