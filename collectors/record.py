@@ -126,6 +126,8 @@ class Recording:
         elif load is not None and status is None and not self._ended():
             self._say(f"the load was ended after {self._plan.duration:g} s, as --duration says")
         for one in collectors:
+            if isinstance(one, MetricsScrape) and one.doubt is not None:
+                self._out.problems.append(one.doubt)
             if one.cost.samples == 0 or (one.vital and one.cost.missed):
                 why = one.cost.problems[0] if one.cost.problems else "no sample was taken"
                 self._out.problems.append(f"{one.cost.collector}: {one.cost.missed} samples are missing ({why})")
@@ -164,7 +166,10 @@ class Recording:
         ready = {piece.name: piece for piece in server.told if piece.ready}
         folder, period, client = self._folder, self._plan.period, self._client.again(server.url)
         if "metrics" in ready and server.found is not None:
-            return [MetricsScrape(client, metrics_path(server.found), folder, period, server.folder or "metrics")]
+            # Of a router nothing is differenced that is not its own view.
+            told_by = self._engines if server.found.component is None else ()
+            into = server.folder or "metrics"
+            return [MetricsScrape(client, metrics_path(server.found), folder, period, into, told_by)]
         if LOAD in ready:
             return [LoadScrape(client, ready[LOAD].found, folder, period, server.folder or "load")]
         return []

@@ -19,6 +19,7 @@ from profiler.collectors.sampling import LOST_SECONDS, Cost
 from profiler.collectors.scheduler.scrape import reading
 from profiler.collectors.torch_trace.remote import SessionRefused, TraceSession, settled
 from profiler.collectors.workers import Worker
+from profiler.model.answering import another, returned
 from profiler.model.extension import Engine
 from profiler.model.live import TraceControl, TraceWindow
 from profiler.model.metrics import MetricsSnapshot
@@ -54,6 +55,8 @@ def level_of(folder: Path, engines: Sequence[Engine]) -> Level:
     busy = [one for one in found if one is not None and one.values.get("running_requests", 0) > 0]
     if not busy:
         return Level()
+    if returned(one.process for one in busy) is not None:
+        return Level()
     return Level(
         running=median(one.values["running_requests"] for one in busy),
         tokens_per_second=_rate(busy, "generation_tokens"),
@@ -69,7 +72,9 @@ def _rate(busy: Sequence[MetricsSnapshot], concept: str) -> float | None:
 
 
 def rate(first: MetricsSnapshot, last: MetricsSnapshot, concept: str, seconds: float | None) -> float | None:
-    """A counter's growth a second; None where it is not told or did not grow."""
+    """A counter's growth a second; None where it is not told or did not grow, or where another process tells."""
+    if another(first.process, last.process):
+        return None
     a, b = first.values.get(concept), last.values.get(concept)
     return None if a is None or b is None or not seconds or seconds <= 0 or b <= a else (b - a) / seconds
 

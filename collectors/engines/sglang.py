@@ -380,6 +380,8 @@ ENGINE: Final = Engine(
     info_metrics=("sglang:cache_config_info",),
     # Every rank of a tensor- or pipeline-parallel group tells the same story; data-parallel ranks tell their own.
     repeated_ranks="tp_rank pp_rank moe_ep_rank",
+    # Its pages are put together from several processes and do not state when any of them began.
+    process_constants=("sglang:startup_time_seconds", "sglang:engine_startup_time", "sglang:engine_load_weights_time"),
     step_label=step_label,
     log_step=log_step,
     log_clock=log_clock,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -15,6 +16,7 @@ from profiler.collectors.redaction import redact
 from profiler.collectors.scheduler.component_metrics import component_snapshot, components_in
 from profiler.collectors.scheduler.exposition import NAME, Sample, samples
 from profiler.errors import BadInput
+from profiler.model.answering import STARTED
 from profiler.model.extension import Engine, Source
 from profiler.model.fact import Fact
 from profiler.model.metrics import GAUGES, HISTOGRAMS, ComponentSnapshot, MetricsSnapshot
@@ -25,6 +27,8 @@ LARGEST: Final = 1 << 26
 FIRST: Final = -1.0
 LAST: Final = 1e18
 RATIOS: Final = frozenset({"kv_usage"})
+# Of the interpreter, and of the resource that OpenTelemetry calls a process.
+_INFO: Final = frozenset({"python_info", "target_info"})
 _COMMENT: Final = re.compile(rf"# (?:TYPE|HELP|UNIT) {NAME}\b|# EOF$")
 _LINE: Final = re.compile(
     rf"{NAME}(?:\{{[^}}]*\}})?\s+[+-]?(?:\d[\d.eE+-]*|[iI]nf|[nN]a[nN])(?:\s+\d[\d.eE+-]*)?\s*(?:#.*)?"
@@ -38,7 +42,7 @@ class Prometheus:
     """Prometheus text or OpenMetrics; see ``profiler.model.extension.Format``."""
 
     name = "prometheus"
-    version = 2
+    version = 3
 
     def sniff(self, head: bytes, name: str) -> float:
         """Sure of TYPE and HELP comments that name a metric, less sure of bare samples."""
@@ -116,7 +120,41 @@ def snapshot(engine: Engine, series: Sequence[Sample], path: str) -> MetricsSnap
     if not values and not settings:
         return None
     order, seconds = position(path)
-    return MetricsSnapshot(path, engine.name, order, seconds, values, settings)
+    return MetricsSnapshot(path, engine.name, order, seconds, values, settings, constants(series, [engine]))
+
+
+def constants(series: Iterable[Sample], engines: Sequence[Engine]) -> dict[str, str]:
+    """What tells the process that answered from any other: values by metric and labels, labels by info metric; of
+    labels, which may hold what is nobody's business, a digest.
+
+    Rows of an info metric that has several come and go with whatever they are about, and tell nothing.
+    """
+    valued = {STARTED, *(name for engine in engines for name in engine.process_constants)}
+    info = {*_INFO, *(name for engine in engines for name in engine.info_metrics)}
+    found: dict[str, str] = {}
+    rows: dict[str, list[str]] = {}
+    for sample in series:
+        name = next((_canonical(one, sample.name) for one in engines if sample.name.startswith(one.metric_prefixes)),
+                    sample.name)  # fmt: skip
+        labels = hashlib.sha256(repr(sample.labels).encode("utf-8", "replace")).hexdigest()[:16]
+        if name in valued and math.isfinite(sample.value):
+            found[f"{name}{{{labels}}}" if sample.labels else name] = str(sample.value)
+        elif name in info:
+            rows.setdefault(name, []).append(labels)
+    return found | {name: labels for name, (labels, *more) in rows.items() if not more}
+
+
+def constants_in(text: str, engines: Sequence[Engine]) -> dict[str, str]:
+    """The same of a scrape's text, of which only the lines that tell are read."""
+    own = (
+        prefix + name.removeprefix(engine.metric_prefixes[0])
+        for engine in engines
+        for name in (*engine.process_constants, *engine.info_metrics)
+        for prefix in engine.metric_prefixes
+    )
+    telling = (STARTED, *_INFO, *own)
+    lines = [line for line in text.splitlines() if line.startswith(telling)]
+    return constants((sample for _, sample in samples(lines) if sample is not None), engines)
 
 
 def position(path: str) -> tuple[float, float | None]:

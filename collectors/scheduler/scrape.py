@@ -10,7 +10,8 @@ from profiler.collectors.redaction import redact
 from profiler.collectors.run_folder import RunFolder
 from profiler.collectors.sampling import Cost, SampleFailed
 from profiler.collectors.scheduler.exposition import samples
-from profiler.collectors.scheduler.prometheus import snapshot
+from profiler.collectors.scheduler.prometheus import constants_in, snapshot
+from profiler.model.answering import OWN_ADDRESS, Answering, told
 from profiler.model.extension import Engine
 from profiler.model.metrics import MetricsSnapshot
 
@@ -23,10 +24,15 @@ class MetricsScrape:
 
     vital = True
 
-    def __init__(self, client: Client, path: str, folder: RunFolder, period: float, into: str = "metrics") -> None:
+    def __init__(
+        self, client: Client, path: str, folder: RunFolder, period: float, into: str = "metrics",
+        engines: Sequence[Engine] = (),
+    ) -> None:  # fmt: skip
         self.cost = Cost(into)
         self.period = period
+        self.answering = Answering()
         self._client, self._path, self._folder, self._into = client, path, folder, into
+        self._engines = engines
 
     def take(self, seconds: float) -> None:
         """One scrape."""
@@ -36,6 +42,14 @@ class MetricsScrape:
             raise SampleFailed(f"{self._client.url}{self._path}: {why}")
         name = f"{self._into}/{round(seconds * 1e3):07d}.prom"
         self.cost.written += self._folder.write(name, answer.text.encode())
+        if self._engines and self.answering.returned is None:
+            self.answering.take(constants_in(answer.text, self._engines))
+
+    @property
+    def doubt(self) -> str | None:
+        """Why nothing can be made of these scrapes, None where nothing speaks against them."""
+        name = self.answering.returned
+        return None if name is None else f"{self._client.url}{self._path}: {told(name)}. {OWN_ADDRESS}"
 
     def close(self) -> None:
         """Count what it took."""

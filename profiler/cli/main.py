@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -106,7 +107,11 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"profiler.cli.{cmd_name}").command
-        return command
+        if not any("--lang" in parameter.opts for parameter in command.params):
+            return command
+        from profiler.cli.spoken_help import spoken
+
+        return spoken(command, ctx)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -125,6 +130,26 @@ def cli(context: click.Context) -> None:
     context.ensure_object(State)
 
 
+def _language(words: Sequence[str]) -> AbstractContextManager[None]:
+    """The language that --lang asks for among a command's own words: help is shown before options are parsed."""
+    own = words[: words.index("--")] if "--" in words else words
+    spelled = " ".join(own).replace("--lang ", "--lang=").split()
+    asked = [word.removeprefix("--lang=") for word in spelled if word.startswith("--lang=")]
+    if not asked:
+        return nullcontext()
+    from profiler.reports.language import LANGUAGES, speaking
+
+    return speaking(asked[-1]) if asked[-1] in LANGUAGES else nullcontext()
+
+
+def _told(error: ProfilerError, words: Sequence[str]) -> str:
+    """An error in the language that is asked for."""
+    from profiler.reports.language import said
+
+    with _language(words):
+        return said(str(error))
+
+
 def main() -> None:
     """Entry point of the console script; returns by ``sys.exit`` with the status that the contract names."""
     debug = "--debug" in sys.argv[1:]
@@ -135,7 +160,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        status = cli.main(standalone_mode=False)
+        with _language(sys.argv[1:]):
+            status = cli.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
@@ -145,7 +171,7 @@ def main() -> None:
     except ProfilerError as error:
         if debug:
             raise
-        click.echo(f"profiler: {error}", err=True)
+        click.echo(f"profiler: {_told(error, sys.argv[1:])}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of a pipe has seen enough (head, less).

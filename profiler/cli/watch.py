@@ -28,6 +28,7 @@ from profiler.collectors.knob_values import from_command, from_fields
 from profiler.collectors.sampling import SampleFailed
 from profiler.collectors.scheduler.scrape import reading
 from profiler.errors import MissingEvidence
+from profiler.model.answering import OWN_ADDRESS, Answering, told
 from profiler.model.metrics import MetricsSnapshot
 from profiler.reports.language import said
 from profiler.reports.live_view import Row, live_line, live_page
@@ -87,7 +88,7 @@ def _look(
     """One look after the other, each against the one before."""
     path = metrics_path(found)
     before: tuple[float, MetricsSnapshot] | None = None
-    asked = False
+    asked, answering = False, Answering()
     while not over():
         began = time.monotonic()
         answer = client.get(path)
@@ -98,6 +99,10 @@ def _look(
             raise MissingEvidence(found.url, f"no metrics of a known engine at {path} (status {answer.status})", how)
         asked = True
         now = None
+        if seen is not None and answering.take(seen.process):
+            before = None
+        if answering.returned is not None:
+            raise MissingEvidence(f"{found.url}{path}", told(answering.returned), OWN_ADDRESS)
         if seen is not None and before is not None:
             now = live_state(before[1], seen, began - before[0], _settings(found, seen))
         before = before if seen is None else (began, seen)

@@ -120,7 +120,8 @@ class Engine(msgspec.Struct, frozen=True):
     ``metrics`` maps an exposed metric name (without ``_total``, ``_sum``, ``_count``) to a concept of
     ``profiler.model.metrics``; ``metric_labels`` picks, for a concept that is one label value of a metric, the
     (name, label, value) that holds it. ``repeated_ranks`` names a label over which equal series are repeated rather
-    than split, so that one is taken instead of a sum. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
+    than split, so that one is taken instead of a sum. ``process_constants`` are metrics whose value is set once, while
+    a process starts, and is hardly that of another start. ``log_clock`` reads a line's time stamp, ``log_step`` a step,
     ``log_facts`` settings and versions, ``log_event`` names what else a line reports, ``log_readings`` the concepts of
     ``profiler.model.metrics`` that a line, of a step or not, gives a value of. ``trace_keys`` are top-level keys of a
     trace that only this engine writes; ``step_label`` reads a step annotation, ``step_record`` a step written as JSON;
@@ -147,6 +148,7 @@ class Engine(msgspec.Struct, frozen=True):
     metric_labels: Sequence[tuple[str, str, str, str]] = ()
     info_metrics: tuple[str, ...] = ()
     repeated_ranks: str | None = None
+    process_constants: tuple[str, ...] = ()
     trace_keys: Mapping[str, str] = msgspec.field(default_factory=dict)
     trace_file: str | None = None
     host_phases: Mapping[str, str] = msgspec.field(default_factory=dict)

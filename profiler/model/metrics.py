@@ -87,7 +87,8 @@ class MetricsSnapshot:
     """One scrape. ``order`` sorts the snapshots of a run; ``seconds`` is its time on the run's own clock, if known.
 
     ``values`` maps a concept to its value (ratios 0..1, times in seconds, sizes in tokens); counters are cumulative
-    since the engine started. ``settings`` are labels of info metrics.
+    since the engine started. ``settings`` are labels of info metrics; ``process`` is what stays as it is from the start
+    of the process that answered to its end, by name (see ``profiler.model.answering``).
     """
 
     path: str
@@ -96,3 +97,4 @@ class MetricsSnapshot:
     seconds: float | None
     values: Mapping[str, float]
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    process: Mapping[str, str] = field(default_factory=dict[str, str])

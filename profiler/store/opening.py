@@ -18,6 +18,7 @@ from profiler.store.formats import Formats, Remembered
 from profiler.store.loads import one_a_load
 from profiler.store.ranks import rank_problems
 from profiler.store.recordings import merged, of_one_run
+from profiler.store.scrapes import of_one_process
 from profiler.store.side_by_side import side_by_side
 from profiler.store.source import FileSource
 from profiler.store.workers import by_worker, differences, together
@@ -66,7 +67,8 @@ def open_run(
     found = tuple(p for record in records for p in record.problems)
     traces = tuple(t for r in readings for t in r.traces)
     benches, joined = one_a_load([b for r in readings for b in r.benches])
-    snapshots = tuple(sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path)))
+    every = sorted((s for r in readings for s in r.snapshots), key=lambda s: (s.order, s.path))
+    snapshots, balanced = of_one_process(every)
     workers = by_worker(snapshots)
     return Run(
         name=path.resolve().name,
@@ -82,7 +84,7 @@ def open_run(
         totals=tuple(t for r in readings for t in r.totals),
         components=tuple(sorted((c for r in readings for c in r.components), key=lambda c: (c.order, c.path))),
         workers=workers if len(workers) > 1 else {},
-        problems=(*problems, *found, *joined, *rank_problems(traces), *differences(workers)),
+        problems=(*problems, *found, *joined, *rank_problems(traces), *balanced, *differences(workers)),
         state=_state(reader.states) if large else None,
     )
 

@@ -97,6 +97,27 @@ def test_a_narrow_window_shows_both_runs_evidence_and_hints_at_what_is_beyond_it
     assert page.evaluate(shades) == "local, local, scroll, scroll"
 
 
+def test_on_a_telephone_the_breakdown_is_stacked_and_stays_a_table(page: chromium.Page, tmp_path: Path) -> None:
+    show(page, documents.pair(), tmp_path)
+    table = "document.querySelector('.panel.chosen .breakdown')"
+    shown = f"[...{table}.querySelectorAll('tbody tr > *')].filter((e) => e.offsetParent)"
+    wide = page.evaluate(f"{shown}.length")
+    page.size(360)
+    page.settle()
+    assert page.evaluate(f"{shown}.filter((e) => e.getBoundingClientRect().right > innerWidth).length") == 0
+    assert page.evaluate(f"{table}.parentElement.scrollWidth - {table}.parentElement.clientWidth") == 0
+    rows, headers = page.evaluate(f"[{table}.rows.length - 1, {table}.tHead.rows[0].cells.length]")
+    assert wide == rows * headers and page.evaluate(f"{shown}.length") == rows * (headers - 1)
+    under = f"getComputedStyle({table}.tBodies[0].rows[0].cells[3], '::before').content"
+    assert "95% interval" in page.evaluate(under)
+    tree = page.call("Accessibility.getFullAXTree")["nodes"]
+    roles = [node["role"]["value"] for node in tree if not node.get("ignored") and "role" in node]
+    told = [node["name"]["value"] for node in tree if node.get("role", {}).get("value") == "columnheader"]
+    assert roles.count("rowheader") >= rows and "95% interval" in told
+    page.size(1280)
+    assert page.evaluate(under) == "none"
+
+
 def test_what_to_turn_stands_below_the_waterfall_and_evidence_follows_the_metric(
     page: chromium.Page, tmp_path: Path
 ) -> None:
