@@ -72,7 +72,7 @@ PROFILES: Final = (
         "nsys_stats_text",
         0.9,
         rb"(?m)^[ \t]*\*\* [^\n]*\(\w+\):[ \t\r]*$",
-        "tables of `nsys stats`, drawn as text",
+        "tables of nsys, drawn as text, none of which adds up or lists calls",
         "write them as a table: `nsys stats --format csv --report cuda_gpu_trace,cuda_gpu_kern_sum report.nsys-rep`",
     ),
     _row(

@@ -2,6 +2,7 @@
 
 Read off LoadGen's results.cc. First-token latency is TTFT, time to output token is its TPOT; percentiles are taken by
 index. The summary has rates and no duration; the detail log (``:::MLLOG {…}`` lines) states counts and settings.
+A query holds ``samples_per_query`` requests: all of them in the scenario Offline, which issues one query.
 """
 
 from __future__ import annotations
@@ -25,9 +26,15 @@ _SUMMARY: Final = re.compile(rb"MLPerf Results Summary")
 _DETAIL: Final = re.compile(rb"(?m)^:::MLLOG \{")
 _PAIR: Final = re.compile(r"\s*([^:=]{1,80}?)\s*[:=]\s*(\S.{0,200}?)\s*")
 _TIME: Final = re.compile(
-    r"(?:(min|max|mean)|(\d{1,2}(?:\.\d{1,2})?) percentile) (first token latency|time to output token|latency) \(ns\)"
+    r"(?:(min|max|mean)|(\d{1,2}(?:\.\d{1,2})?) percentile) "
+    r"(first token latency|time (?:to|per) output token|latency) \(ns\)"
 )
-_NAMES: Final = {"latency": "e2e", "first token latency": "ttft", "time to output token": "mlperf.time_to_output_token"}
+_NAMES: Final = {
+    "latency": "e2e",
+    "first token latency": "ttft",
+    "time to output token": "mlperf.time_to_output_token",
+    "time per output token": "mlperf.time_to_output_token",  # of later versions, not of their percentiles
+}
 _RATES: Final = {
     "samples per second": "request_throughput",
     "completed samples per second": "request_throughput",
@@ -44,7 +51,7 @@ class Mlperf:
     """See ``profiler.model.extension.Format``."""
 
     name = "mlperf"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the summary's title or the detail log's mark."""
@@ -70,8 +77,10 @@ class Mlperf:
         if valid.upper() == "INVALID":
             problems.append(Problem(source.name, "warning", "LoadGen calls the result INVALID"))
         rate = summary.get("request_throughput")
+        offline = str(pairs.get("scenario", "")).lower() == "offline"
         # The number of queries is a setting for some scenarios and a result for others.
-        completed = count(pairs.get("query count", pairs.get("result_query_count"))) or 0
+        queries = count(pairs.get("query count", pairs.get("result_query_count", 1 if offline else None))) or 0
+        completed = queries * (count(pairs.get("samples_per_query")) or (0 if offline else 1))
         duration = completed / rate if rate and completed else float("nan")
         tokens = summary.get("output_throughput", 0.0) * duration if completed and rate else 0.0
         if not completed:
@@ -83,7 +92,6 @@ class Mlperf:
             )
             problems.append(Problem(source.name, "warning", detail))
         asked = number(pairs.get("target_qps"))
-        offline = str(pairs.get("scenario", "")).lower() == "offline"
         result = BenchResult(
             path=source.name,
             tool=TOOL,

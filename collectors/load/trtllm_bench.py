@@ -3,6 +3,8 @@
 Read off tensorrt_llm/bench/dataclasses/reporting.py. The report is in milliseconds; its TPOT counts requests of one
 token as 0 and its percentiles are taken by index without interpolation, so both keep their own names; TTFT means the
 same and its mean keeps ours. Request records are in ns of one clock. The output throughput counts the first token.
+Requests are issued as fast as its concurrency allows; ``issue_rate`` is the measured gap between them, in another unit
+than it says, and is not read.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class TrtllmBench:
     """See ``profiler.model.extension.Format``."""
 
     name = "trtllm_bench"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the sections of the report, or by the three time stamps of a request record."""
@@ -81,6 +83,8 @@ def _report(source: Source) -> Reading:
         (streaming, "tpot_percentiles", "trtllm_bench.tpot"),
     ):
         summary |= distribution(mapping(holder.get(key)), name, 1e3)
+    accepted = mapping(mapping(record.get("decoding_stats")).get("acceptance_length_percentiles"))
+    summary |= distribution(accepted, "trtllm_bench.acceptance_length", 1.0)
     for key, name in (
         ("request_throughput_req_s", "request_throughput"),
         ("system_output_throughput_tok_s", "output_throughput"),
@@ -91,10 +95,8 @@ def _report(source: Source) -> Reading:
         value = number(performance.get(key))
         if value is not None:
             summary[name] = value
-    world = mapping(record.get("world_info"))
     facts = _facts(record, source.name)
     model = facts.get("model.name")
-    rate = number(world.get("issue_rate"))
     result = BenchResult(
         path=source.name,
         tool=TOOL,
@@ -103,7 +105,7 @@ def _report(source: Source) -> Reading:
         failed=0,
         total_input_tokens=_sum(asked, "avg_input_length", requests),
         total_output_tokens=_sum(asked, "avg_output_length", requests),
-        request_rate=float("inf") if rate is not None and rate <= 0 else rate,
+        request_rate=float("inf"),
         model=None if model is None else str(model.value),
         summary=summary,
         metadata=load_mark(TOOL, source.name),

@@ -1,4 +1,4 @@
-"""What ``nsys stats`` prints, CSV or JSON: tables of single events become a trace, summaries become totals by name.
+"""What ``nsys stats`` prints, CSV, JSON or drawn: tables of single events become a trace, summaries totals by name.
 
 ``cuda_gpu_trace`` lists kernels, copies and fills with their times; ``cuda_api_trace`` and ``nvtx_pushpop_trace`` of
 the same report, in one file or beside it, give their launches and ranges.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from profiler.collectors.call_totals import TotalRow, totals_of
 from profiler.collectors.json_text import decode
-from profiler.collectors.nsys.stats_tables import StatsTable, is_heading, tables
+from profiler.collectors.nsys.stats_tables import StatsTable, is_drawn, is_heading, tables, ungrouped
 from profiler.collectors.trace_labels import label
 from profiler.collectors.trace_rows import TraceRows
 from profiler.errors import BadInput
@@ -40,6 +40,8 @@ _FILE: Final = re.compile(rf"_({'|'.join((*_GPU, *_BESIDE))})(\.(?:csv|json))$")
 _JSON: Final = re.compile(r'\A(?:[^\[\n]*\n)*[ \t]*\[\s*\{\s*"[^"]+"\s*:')
 _JSON_KEYS: Final = re.compile(r'"(?:Total Time|Start) ?\((?:ns|us|μs|ms|s)(?:ec)?\)"\s*:')
 _DEVICE: Final = re.compile(r"([^()]*)\((\d{1,9})\)")
+# Of NVTX ranges: the time in them on the host, or what of it their work took on the GPU.
+_TOTALS: Final = frozenset({"Total Time", "Total Proj Time"})
 # Heading of the names -> what the rows are, in the order in which they are looked for.
 _NAMES: Final[tuple[tuple[str, What], ...]] = (
     ("Kernel Name", "kernels"),
@@ -53,14 +55,17 @@ class NsysStats:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "nsys_stats"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the headings of a report, in the first lines or as keys of the first record."""
         text = decode(head[:8192])
         if _JSON.match(text):
             return 0.93 if _JSON_KEYS.search(text) else 0.0
-        return 0.93 if any(is_heading(_cells(line)) for line in text.splitlines()[:40]) else 0.0
+        if any(is_heading(_cells(line)) for line in text.splitlines()[:40]):
+            return 0.93
+        # The profiled program's own output may precede what `nsys profile --stats=true` draws.
+        return 0.93 if is_drawn(decode(head)) else 0.0
 
     def read(self, source: Source, engines: Sequence[Engine]) -> Reading:
         """The trace of the single events, if there are any, and a table of totals for each summary."""
@@ -80,7 +85,7 @@ class NsysStats:
         for table in found:
             if {"Start", "Duration"} <= set(table.columns) and "Name" in table.columns:
                 events.append(table)
-            elif "Total Time" in table.columns and (summary := _summary(table, source.name, problems)) is not None:
+            elif _TOTALS & set(table.columns) and (summary := _summary(table, source.name, problems)) is not None:
                 totals.append(summary)
             else:
                 detail = f"a table of {', '.join(table.columns[:3])}, … holds no times of calls and was not used"
@@ -107,6 +112,12 @@ def _tables(source: Source, problems: list[Problem]) -> list[StatsTable]:
         if table.ragged:
             detail = "a line breaks off or has other columns than its heading and was left out"
             problems.append(Problem(source.name, "warning", detail, f"table at line {table.line}", table.ragged))
+        if table.cut:
+            detail = (
+                "a name is cut off, as in every table that nsys draws, and names that begin alike are added up: write "
+                "whole ones with `nsys stats --format csv`"
+            )
+            problems.append(Problem(source.name, "info", detail, f"table at line {table.line}", table.cut))
     return found
 
 
@@ -132,20 +143,23 @@ def _summary(table: StatsTable, path: str, problems: list[Problem]) -> CallTotal
     column, what = next(((name, what) for name, what in _NAMES if name in table.columns), (None, None))
     if column is None or what is None:
         return None
-    if column == "Name" and "Num Calls" in table.columns:
+    if column == "Name" and {"Num Calls", "Calls"} & set(table.columns):
         what = "calls"
+    elif column == "Name" and "Operations" in table.columns:
+        what = "copies"
     elif column == "Operation" and "Category" in table.columns:
         what = "device work"
     rows: list[TotalRow] = []
     bad = 0
-    counts = table.whole("Kern Inst", "Instances", "Num Calls", "Count", "Operations")
-    columns = (table.cells(column), counts, table.times("Total Time"), table.times(_headed(table, "Min")),
-               table.times(_headed(table, "Max")))  # fmt: skip
-    for name, calls, total, shortest, longest in zip(*columns, strict=True):
+    projected = "Proj " if "Total Proj Time" in table.columns else ""
+    counts = table.whole("Kern Inst", "Instances", "Range Instances", "Num Calls", "Calls", "Count", "Operations")
+    shortest, longest = (table.times(_headed(table, f"{projected}{end}")) for end in ("Min", "Max"))
+    columns = (table.cells(column), counts, table.times(f"Total {projected}Time"), shortest, longest)
+    for name, calls, total, least, most in zip(*columns, strict=True):
         if total is None or not name:
             bad += 1
         else:
-            rows.append(TotalRow(_plain(name), calls, total, shortest, longest))
+            rows.append(TotalRow(_plain(name), calls, total, least, most))
     if bad:
         detail = "a row has no name or no total that can be true and was left out"
         problems.append(Problem(path, "warning", detail, f"table at line {table.line}", bad))
@@ -226,7 +240,7 @@ def _bytes(table: StatsTable) -> Ints:
     """Sizes of copies. The table rounds to its unit (MB = 10^6 bytes), so small ones come out inexact."""
     scale = {"B": 1, "byte": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}.get(table.units.get("Bytes", "MB"), 0)
     sizes = []
-    for cell in table.cells("Bytes"):
+    for cell in map(ungrouped, table.cells("Bytes")):
         try:
             sizes.append(round(float(cell) * scale) if scale and 0 <= float(cell) < 1e12 else NO_ID)
         except ValueError:

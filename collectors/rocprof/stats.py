@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from profiler.collectors.call_totals import TotalRow, nanoseconds, totals_of
-from profiler.collectors.rocprof.names import copy_name, kernel_name
+from profiler.collectors.rocprof.names import OLDER_COPY, copy_name, kernel_name
 from profiler.errors import BadInput
 from profiler.model.extension import Engine, Source
 from profiler.model.problem import Problem
@@ -30,7 +30,7 @@ class RocprofStats:
     """The format; see ``profiler.model.extension.Format``."""
 
     name = "rocprof_stats"
-    version = 1
+    version = 2
 
     def sniff(self, head: bytes, name: str) -> float:
         """By the three headings that every version begins with."""
@@ -79,7 +79,7 @@ def _what(names: Sequence[str], path: str) -> What:
     """What most rows are."""
     if sum(bool(_CALLS.fullmatch(name)) for name in names) * 2 > len(names) or re.search(r"_api_stats", path):
         return "ranges" if "marker" in path else "calls"
-    if all(name.startswith("MEMORY_COPY_") for name in names) or "copy_stats" in path:
+    if all(name.startswith("MEMORY_COPY_") or OLDER_COPY.fullmatch(name) for name in names) or "copy_stats" in path:
         return "copies"
     return "kernels"
 

@@ -81,15 +81,19 @@ class ServerLog:
         """Sure where a line is one that an engine writes, unsure where only the time stamps look like one's."""
         if b"\0" in head[:4096] or head[:1] == b"{":
             return 0.0
-        stamped = 0
+        stamped = unstamped = 0
         for text in head[:65536].decode("utf-8", "replace").splitlines()[:SNIFFED_LINES]:
             line = _COLOUR.sub("", text[:4096])
             for engine in ENGINES:
                 if engine.log_clock(line) is None:
+                    unstamped += engine.log_step(line) is not None
                     continue
                 stamped += 1
                 if engine.log_step(line) or engine.log_facts(line) or engine.log_event(line) not in (None, "error"):
                     return 0.92
+        # Logs of 2024 have the time of day or nothing before their lines; one alone may be quoted in a text.
+        if unstamped >= 2:
+            return 0.5
         lowered = name.lower()
         return 0.4 if stamped >= 3 else 0.3 if stamped and lowered.endswith((".log", ".log.gz")) else 0.0
 

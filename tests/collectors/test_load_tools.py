@@ -306,6 +306,8 @@ def test_trtllm_bench(samples: Path, read: Read) -> None:
     assert bench.summary["mean_ttft"] == 0.15 and bench.summary["trtllm_bench.tpot.mean"] == 0.025
     assert bench.total_output_tokens / bench.duration == pytest.approx(bench.summary["output_throughput"])
     assert bench.summary["trtllm_bench.e2e.median"] == 0.26  # by index, so under the tool's name
+    assert bench.summary["trtllm_bench.acceptance_length.mean"] == 2.25
+    assert bench.request_rate == math.inf  # its "issue_rate" is a measured gap in another unit
     assert reading.facts["engine.name"].value == "trtllm" and reading.facts["setting.max_num_seqs"].value == 64
     assert bench.request_rate == math.inf
 
@@ -388,8 +390,22 @@ def test_mlperf(samples: Path, read: Read) -> None:
     assert {p.severity for p in reading.problems} == {"error", "warning"}
 
 
+def test_an_offline_run_of_mlperf_is_one_query_of_all_requests(samples: Path, read: Read) -> None:
+    name, reading = read(samples / "mlperf/offline/mlperf_log_summary.txt")
+    bench = only(reading)
+    assert name == "mlperf" and (bench.completed, bench.duration, bench.total_output_tokens) == (100, 40.0, 20_000)
+    assert bench.summary == {
+        "request_throughput": 2.5,
+        "output_throughput": 500.0,
+        "max_e2e": 40.0,
+        "mlperf.time_to_output_token.mean": 0.02,
+        "mlperf.time_to_output_token.p99": 0.03,
+    }
+    assert bench.request_rate == math.inf and not reading.problems
+
+
 def test_two_summaries_of_one_load(samples: Path, tmp_path: Path) -> None:
-    for path in (samples / "mlperf").rglob("*.txt"):
+    for path in (samples / "mlperf/mlperf_log_summary.txt", samples / "mlperf/detail/mlperf_log_detail.txt"):
         shutil.copy(path, tmp_path)
     (bench,) = open_run(tmp_path).benches
     assert (bench.path, bench.completed, bench.duration) == ("mlperf_log_detail.txt", 100, 40.0)

@@ -82,6 +82,48 @@ def test_reports_printed_one_after_the_other_become_a_table_of_totals_each(sampl
     assert rows_of(read(samples / "nsys_stats/older.csv")[1].totals[0]) == [gemm]
 
 
+def test_drawn_tables_are_read_like_the_written_ones(samples: Path, read: Read) -> None:
+    """What `nsys profile --stats=true` prints behind the program's own lines: grouped digits, names cut at 100 signs."""
+    name, reading = read(samples / "nsys_stats/drawn.txt")
+    calls, kernels = reading.totals
+    assert name == "nsys_stats" and not reading.traces
+    assert [(t.what, t.tool) for t in reading.totals] == [
+        ("calls", "nsys stats cuda_api_sum"), ("kernels", "nsys stats cuda_gpu_kern_sum"),
+    ]  # fmt: skip
+    assert rows_of(calls) == [("cudaLaunchKernel", 1003, 1_012_500, 900, 5500)]
+    gemm, cut = rows_of(kernels)
+    assert gemm == ("void gemm<float, (int)4>(T1 *, int)", 1000, 3_000_000, 2750, 3250)
+    assert cut[0].endswith("std::arr…") and cut[1:] == (3, 1_000_000, 250_000, 400_000)
+    assert [(p.severity, p.count) for p in reading.problems if "cut off" in p.detail] == [("info", 2)]
+    assert not [p for p in reading.problems if p.severity != "info"]
+
+
+def test_a_line_that_does_not_fit_its_drawn_table_is_counted(samples: Path, tmp_path: Path) -> None:
+    text = (samples / "nsys_stats/drawn_2020.txt").read_text().replace("12500           3", "12500 and more 3")
+    path = tmp_path / "drawn.txt"
+    path.write_text(text)
+    reading = STATS.read(FileSource(path), ENGINES)
+    assert [len(table.names) for table in reading.totals] == [0, 1, 1]
+    assert [(p.severity, p.count) for p in reading.problems if "other columns" in p.detail] == [("warning", 1)]
+
+
+def test_drawn_tables_of_2020_have_their_unit_in_the_title(samples: Path, read: Read) -> None:
+    name, reading = read(samples / "nsys_stats/drawn_2020.txt")
+    calls, kernels, copies = reading.totals
+    assert name == "nsys_stats" and [t.what for t in reading.totals] == ["calls", "kernels", "copies"]
+    assert rows_of(calls) == [("cudaLaunchKernel", 3, 12500, 3000, 5500)]
+    assert rows_of(kernels) == [("void gemm<float, (int)4>(T1 *, int)", 2, 3000, 1250, 1750)]
+    assert rows_of(copies) == [("[CUDA memcpy DtoH]", 1, 500, 500, 500)]
+    assert not reading.problems
+
+
+def test_ranges_are_read_with_the_time_of_their_work_on_the_gpu(samples: Path, read: Read) -> None:
+    name, reading = read(samples / "nsys_stats/projected.csv")
+    (ranges,) = reading.totals
+    assert name == "nsys_stats" and (ranges.what, ranges.tool) == ("ranges", "nsys stats nvtx_gpu_proj_sum")
+    assert rows_of(ranges) == [("forward", 3, 9000, 2000, 4000), ("sample", 3, 1000, 300, 367)]
+
+
 def test_two_lists_of_one_output_are_two_reports(samples: Path, tmp_path: Path) -> None:
     """The totals of calls and of the operating system have the same headings, and are no one table."""
     one = (samples / "nsys_stats/kernels.json").read_text()

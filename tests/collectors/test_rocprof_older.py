@@ -83,6 +83,7 @@ def test_every_timed_line_of_the_real_console_output(corpus: Path, read: Read) -
     [
         ("results.stats.csv", "kernels", ("bodyForce(Body*, float, int)", 10, 261124944, -1)),
         ("copies.csv", "copies", ("Memcpy HtoD", 4, 4000, 900)),
+        ("results.copy_stats.csv", "copies", ("Memcpy DtoH", 1, 6000, -1)),
         ("malformed.csv", "kernels", ("gemm", -1, 100, -1)),
     ],
 )

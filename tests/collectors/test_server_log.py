@@ -55,6 +55,17 @@ def test_iteration_lines(corpus: Path, read: Read, name: str) -> None:
     assert np.all(np.diff(log.steps.clock) >= 0)
 
 
+def test_lines_without_a_stamp_as_sglang_wrote_in_2024(samples: Path, read: Read, tmp_path: Path) -> None:
+    path = samples / "server_log/sglang_2024.log"
+    steps = log_of(read, path, "sglang").steps
+    assert (steps.prefill_tokens.tolist(), steps.cached_tokens.tolist()) == ([70, 0], [30, -1])
+    assert (steps.decode_requests.tolist(), steps.waiting.tolist()) == ([0, 3], [4, 4])
+    assert np.isnan(steps.clock).all()
+    alone = tmp_path / "one.log"
+    alone.write_text(path.read_text().splitlines()[0])
+    assert read(alone)[0] != "server_log"  # one line may be a quotation
+
+
 def test_settings_of_a_log_of_0_15(corpus: Path, read: Read) -> None:
     path = corpus / "metrics/vllm-log/vllm_0.15.0_gpt-oss-120b_tp4_excerpt.log"
     log = log_of(read, path, "vllm")
