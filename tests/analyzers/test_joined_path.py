@@ -93,9 +93,10 @@ def test_the_path_is_that_of_the_rank_that_came_last(tmp_path: Path) -> None:
     assert sum(path.seconds.values()) == pytest.approx(path.total)
 
 
+# Kernels that last longer than the next launch takes: of shorter ones it is the launch that the device waits for.
 @settings(max_examples=25, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(100, 90_000), st.integers(100, 90_000)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(5_000, 90_000), st.integers(5_000, 90_000)), min_size=1, max_size=6),
     st.integers(1_000, 50_000),
     st.integers(0, 400_000),
 )
