@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.analyzers.gap.contention import hidden, known, paces
+from profiler.analyzers.gap.load import Load
 from profiler.analyzers.gap.model import Component, RunModel
-from profiler.analyzers.gap.shape import WORK, Load
+from profiler.analyzers.gap.shape import WORK
 from profiler.model.requests import Floats
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.analyzers.gap.shape import Load
+from profiler.analyzers.gap.load import Load
 from profiler.model.requests import Floats
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from profiler.analyzers.gap import spread
 from profiler.analyzers.gap.ledger import UNEXPLAINED, Ledger
+from profiler.analyzers.gap.load import Load
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import RunModel, models_of
-from profiler.analyzers.gap.shape import Load
 from profiler.analyzers.metrics import samples, statistic
 from profiler.model.requests import BenchResult, Floats
 

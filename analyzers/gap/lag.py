@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.analyzers.gap.shape import ENOUGH_STEPS, Load, fit
+from profiler.analyzers.gap.load import Load
+from profiler.analyzers.gap.shape import ENOUGH_STEPS, fit
 from profiler.model.requests import Floats
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from profiler.analyzers.device import DeviceAccount, StepCosts
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.lag import attributed
-from profiler.analyzers.gap.shape import Load
+from profiler.analyzers.gap.load import Load
 from profiler.analyzers.gap.window import Window, measured_window, shared_window
 from profiler.analyzers.kept import kept_accounts
 from profiler.model.metrics import GAUGES, MetricsSnapshot

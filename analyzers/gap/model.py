@@ -21,24 +21,9 @@ from profiler.analyzers.device import DeviceAccount, StepCosts
 from profiler.analyzers.device_view import CPU
 from profiler.analyzers.gap.contention import WAITS, Kept, host_share
 from profiler.analyzers.gap.lag import ahead_of_prefills
+from profiler.analyzers.gap.load import ALL_TERMS, PREFILL_STEP, SEQUENCE, STEP, TOKEN, Load, narrow
 from profiler.analyzers.gap.measured import Measured, Steps, trace_load
-from profiler.analyzers.gap.shape import (
-    ALL_TERMS,
-    ENOUGH_STEPS,
-    PREFILL_STEP,
-    SEQUENCE,
-    STEP,
-    TOKEN,
-    Composite,
-    Load,
-    Shape,
-    StepShape,
-    fit,
-    fit_beside,
-    fit_pair,
-    misfit,
-    narrow,
-)
+from profiler.analyzers.gap.shape import ENOUGH_STEPS, Composite, Shape, StepShape, fit, fit_beside, fit_pair, misfit
 from profiler.analyzers.kernels import COMMUNICATION
 from profiler.model.requests import Floats
 

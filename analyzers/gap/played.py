@@ -8,10 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from profiler.analyzers.gap.load import Load
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import UNSHOWN, Component, RunModel, overlaps
 from profiler.analyzers.gap.replay import SHORTEST, Demand, Front, Replayed, Rules, StepCost, replay, summed
-from profiler.analyzers.gap.shape import Composite, Load, StepShape
+from profiler.analyzers.gap.shape import Composite, StepShape
 from profiler.model.requests import BenchResult, Floats, Ints
 
 # Steps in which sequences wait for a prefill, of all steps that prefill beside sequences in decode: from here on the

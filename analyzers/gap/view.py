@@ -10,9 +10,9 @@ import numpy as np
 
 from profiler.analyzers.device import DeviceAccount
 from profiler.analyzers.gap.ledger import Context
+from profiler.analyzers.gap.load import Load
 from profiler.analyzers.gap.measured import Measured
 from profiler.analyzers.gap.model import Component, RunModel
-from profiler.analyzers.gap.shape import Load
 from profiler.model.diagnosis import Evidence
 
 Pair = tuple[float | None, float | None]

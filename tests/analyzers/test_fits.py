@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analyzers.gap.least_squares import nonnegative
-from profiler.analyzers.gap.shape import Load, fit, fit_pair
+from profiler.analyzers.gap.load import Load
+from profiler.analyzers.gap.shape import fit, fit_pair
 from profiler.analyzers.gap.window import measured_window
 from profiler.model.requests import BenchResult
 from profiler.model.steps import StepTable

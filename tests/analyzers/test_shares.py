@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from profiler.analyzers.gap.accounting import per_output_token, split
 from profiler.analyzers.gap.ledger import COVERED, UNEXPLAINED, Context, Ledger, cover
+from profiler.analyzers.gap.load import SEQUENCE
 from profiler.analyzers.gap.measured import Measured, measure
 from profiler.analyzers.gap.model import RunModel, models_of
 from profiler.analyzers.gap.played import Player, player_of
-from profiler.analyzers.gap.shape import SEQUENCE
 from profiler.analyzers.gap.shares import Shares, booked, shares_of
 from profiler.analyzers.metrics import metrics_of
 from tests.conftest import Lab, Pair
